@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a call is given, as a pure function of (case, variant). Small tensors are held; the pool and q are functions of slot and row,
+// so nobody needs the pool to know a row.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/case.h"
+
+namespace smla {
+
+/// What the slots that no row selects, page tails, stride gaps and guard rows hold.
+enum class Poison : int32_t { nan, huge, random };
+
+/// A change of the inputs that a check asks for. Default: the case itself. One at a time, or several.
+struct Variant {
+  Poison poison = Poison::nan;
+  bool permute_indices = false;     // each row's list in another (seeded) order; topk_length and invalid entries move along consistently
+  bool insert_invalid = false;      // topk grows: -1 entries inserted inside every row's list (padding=anywhere only)
+  bool remap_pages = false;         // another page permutation of the same logical content: same rows, other slots
+  bool permute_batch = false;       // requests in reversed order
+  int scale_q_log2 = 0;             // q * 2^k and sm_scale * 2^-k
+  int half = 0;                     // 1, 2: the first / second half of each row's valid entries, the rest -1
+  int num_splits = -1;              // >= 0: instead of the case's
+  bool pad_strides = false;         // strides of q, indices, out, lse exceed the shape
+  std::string perturb;              // sensitivity: name of one argument that is changed (inputs.cc lists them): q, kv, indices, topk_length, sink, sm_scale
+  bool second = false;              // an unrelated second input of the same shape (seed + 1): determinism runs alternate with it
+  bool operator==(const Variant&) const = default;
+};
+/// "base", or words joined by '+': "poison_huge", "permuted+splits_4" ...; round trip, for the worker protocol.
+std::string to_word(const Variant& variant);
+Variant parse_variant(std::string_view word);
+
+/// All of one call's inputs but the two big ones.
+struct Inputs {
+  Case c;                             // fully expanded, the variant's changes of topk, num_splits, sm_scale applied
+  Variant variant;
+  int64_t num_pages = 0, num_slots = 0;
+  int64_t row_bytes = 0, page_stride_bytes = 0;
+  int32_t max_pages = 0;              // columns of block_table
+  int32_t table_rows = 0;             // b or T
+  std::vector<int32_t> seq_lens;      // [b]
+  std::vector<int32_t> block_table;   // [table_rows][max_pages], garbage beyond the length
+  std::vector<int32_t> indices;       // [T][topk]
+  std::vector<int32_t> topk_length;   // [T]; empty = null pointer
+  std::vector<float> sink;            // [h_q]; empty = null pointer
+  std::vector<int32_t> page_logical;  // [num_pages]: logical page held by a physical page, -1 = unused
+  std::vector<int32_t> page_owner;    // [num_pages]: first request that uses the page, -1 = unused
+  int32_t flags = 0;                  // SMLA_FLAG_* bits (values equal; cases includes no kernel header)
+  int64_t valid_keys = 0;             // over all rows
+  std::vector<int32_t> selected;      // sorted distinct valid slots over all rows (within K_t): what the pool must really hold
+  std::vector<int64_t> special_rows;  // rows t that must always be judged: empty ones, one key, K_t edges, first and last (sorted, distinct)
+
+  int64_t tokens() const { return c.tokens(); }
+  int32_t k_t(int64_t t) const;       // topk_length[t] clamped to [0, topk], else topk
+};
+/// Throws UsageError for a contradictory case.
+Inputs make_inputs(const Case& c, const Variant& variant = {});
+
+/// Writes the row_bytes of `slot`'s cached token in the case's KV format: bit-identical everywhere. Pure; any slot in [0, num_slots).
+void kv_row(const Inputs& in, int64_t slot, uint8_t* row);
+/// Writes q[t, h, :] as d_qk 16-bit values of q_dtype. Pure.
+void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row);
+/// Poison of one row's bytes (unselected slots, guard rows, gaps): seeded by `salt` for Poison::random. NaN codes: bf16/fp16 0x7fff-like, e4m3 0x7f, scales NaN.
+void poison_row(const Inputs& in, int64_t salt, uint8_t* row);
+/// Same for arbitrary bytes (page tails, stride gaps).
+void poison_bytes(Poison poison, uint64_t salt, uint8_t* bytes, int64_t n);
+
+/// The slot that q(t, h) points at in `needle` and `tracer`, and how often row t names it. -1: the row is empty.
+int64_t needle_slot(const Inputs& in, int64_t t, int32_t h, int32_t* multiplicity = nullptr);
+/// The slot whose signs stand in `latent` (d_v values as floats; zero magnitude = undecided), or -1: the tracer's inverse.
+int64_t trace_slot(const Inputs& in, const float* latent);
+
+}  // namespace smla

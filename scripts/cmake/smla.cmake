@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# One function an idea: a room, a test. A room's CMakeLists.txt is a few calls of these.
+
+add_library(smla_warnings INTERFACE)
+target_compile_options(smla_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-unused-parameter -Wno-missing-field-initializers>
+  $<$<AND:$<BOOL:${SMLA_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+
+# -ffp-contract=off: inputs must have the same bits on every machine, and the rounding that a kernel declares must be the rounding it does.
+add_library(smla_flags INTERFACE)
+target_compile_options(smla_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3 -ffp-contract=off>)
+target_include_directories(smla_flags INTERFACE ${PROJECT_SOURCE_DIR})
+
+# smla_room(NAME [LIBS target...]): every *.cc of the folder (tests and mains apart) as library smla::NAME, every *_test.cc as a test of its own.
+function(smla_room name)
+  cmake_parse_arguments(ARG "" "" "LIBS;EXTRA_SOURCES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "(_test|_bench|_main|_fuzz)\\.cc$")
+  add_library(smla_${name} STATIC ${sources} ${ARG_EXTRA_SOURCES})
+  add_library(smla::${name} ALIAS smla_${name})
+  set_target_properties(smla_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(smla_${name} PUBLIC smla_flags ${ARG_LIBS} PRIVATE smla_warnings)
+  if(SMLA_TESTS)
+    file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+    foreach(test ${tests})
+      smla_test(${test} LIBS smla::${name})
+    endforeach()
+    smla_header_check(${name})
+  endif()
+endfunction()
+
+# smla_test(FILE LIBS ... [LABELS host]): FILE room/sub/x_test.cc is ctest "room.sub.x".
+function(smla_test file)
+  cmake_parse_arguments(ARG "" "" "LIBS;LABELS" ${ARGN})
+  file(RELATIVE_PATH relative ${PROJECT_SOURCE_DIR} ${file})
+  string(REGEX REPLACE "_test\\.cc$" "" test ${relative})
+  string(REPLACE "/" "." test ${test})
+  add_executable(${test} ${file})
+  target_link_libraries(${test} PRIVATE ${ARG_LIBS} smla_catch_main smla_warnings)
+  add_test(NAME ${test} COMMAND ${test})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS host)
+  endif()
+  set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()
+
+# Every header of a room compiles alone: one generated source each.
+function(smla_header_check room)
+  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  set(generated)
+  foreach(header ${headers})
+    file(RELATIVE_PATH relative ${PROJECT_SOURCE_DIR} ${header})
+    string(MAKE_C_IDENTIFIER ${relative} id)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/header_check/${id}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${relative}\"\n")
+    list(APPEND generated ${source})
+  endforeach()
+  if(generated)
+    add_library(smla_${room}_headers OBJECT ${generated})
+    target_link_libraries(smla_${room}_headers PRIVATE smla::${room} smla_warnings)
+  endif()
+endfunction()
