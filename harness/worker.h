@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parent's side of a worker: a process of its own that holds inputs, guards and the kernel, so that a kernel may do anything.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cases/contract.h"
+#include "cases/inputs.h"
+
+namespace smla {
+
+enum class OutputFill : int32_t { nan, ones, huge };   // NaN payload, 0xFF bytes, large finite: what out, lse and workspace hold before the call
+
+/// One question. Launches `launches` times over the same inputs (`alternate`: with the variant `second` in between), out and lse re-filled before each.
+struct RunRequest {
+  Case c;
+  Variant variant;
+  std::string kernel;
+  OutputFill fill = OutputFill::nan;
+  int launches = 1;
+  bool alternate = false;
+  int threads = 0;                        // CPU kernels; 0 = all
+  std::vector<int64_t> tokens;            // judged tokens, whose out and lse come back
+  double deadline_s = 60;                 // then the worker is killed: timeout
+};
+
+/// What happened. `status` is pass (it ran), unsupported, skipped, crash, timeout or oom; `detail` says why (reason, signal, exit, error text, last lines of stderr).
+struct RunReply {
+  Status status = Status::pass;
+  std::string detail;
+  Contract contract;                      // as declared for this problem
+  bool guards_ok = true, inputs_ok = true, written_ok = true;
+  std::string guards_detail;              // which buffer, which offset
+  std::vector<uint64_t> out_hash, lse_hash;   // [launches] of ALL rows' bytes, so that runs compare bit by bit
+  std::vector<uint16_t> out;              // [tokens][h_q][d_v] of the last launch, q's type
+  std::vector<float> lse;                 // [tokens][h_q] of the last launch, widened, in the kernel's own convention; empty for lse_dtype = none
+  int32_t splits_used = 0;                // 0 = the kernel does not say
+  int64_t workspace_bytes = 0;
+  double generate_ms = 0, prepare_ms = 0, first_launch_ms = 0, kernel_ms = 0;   // kernel_ms: median of the launches
+  std::string stdout_text;                // what the kernel printed, if anything
+};
+
+/// Raw samples of one kernel, timed in the worker (harness/sampler.h judges them).
+struct TimeRequest {
+  Case c;
+  std::string kernel;
+  bool cold = true, graph = false;
+  int min_samples = 5;
+  double max_time_s = 2, max_noise = 0.02;
+  int threads = 0;
+  double deadline_s = 120;
+};
+struct TimeReply {
+  Status status = Status::pass;
+  std::string detail;
+  std::vector<double> time_us;            // one a sample
+  int calls_per_sample = 1;
+  int discarded = 0;
+  double cold_ratio = 0;                  // bytes touched between two uses of the same bytes, over l2_bytes
+  int64_t l2_bytes = 0, workspace_bytes = 0;
+  double prepare_us = 0, host_launch_us = 0;
+  int32_t splits_used = 0;
+  std::string stop_reason;                // noise | max_time
+  std::vector<uint64_t> out_hash, lse_hash;   // of the last timed call
+};
+
+struct KernelInfo {
+  std::string name, description, device;  // cpu or cuda
+};
+
+struct WorkerOptions {
+  std::string plugin;                     // shared library; empty = built-ins only
+  int gpu = -1;                           // -1 = none
+  std::string program;                    // the smla binary; empty = /proc/self/exe
+};
+
+/// A worker. Started on first use, replaced after a crash, timeout or dead context; dies with its parent. Never throws for what a kernel did.
+class Worker {
+ public:
+  explicit Worker(WorkerOptions options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  /// Kernels of the built-in registry, or of the plug-in. A library that cannot be loaded throws UsageError with the reason.
+  std::vector<KernelInfo> list();
+  /// unsupported + reason, or pass. Asks `supports` only.
+  RunReply supports(const Case& c, const std::string& kernel, int arch_cc = 0);
+  RunReply run(const RunRequest& request);
+  TimeReply time(const TimeRequest& request);
+  bool alive() const;
+  int restarts() const;                   // how often it was replaced
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The worker process: `smla worker`, started by Worker only. Returns the exit status.
+int worker_main(int argc, char** argv);
+
+}  // namespace smla
