@@ -10,12 +10,17 @@
 namespace smla {
 
 bool is_exact_family(Values values);
-/// True for the families that oracle() is not asked for.
+/// True for the families that oracle() need not be asked for.
 bool needs_no_oracle(Values values);
 
-/// Judges one row by its family's rule (README, "values"). `block` may be null where needs_no_oracle(). `diagnosis`, if given, gets one line for a wrong row:
-/// for needle and tracer the slot whose bits came out, and what that slot is to the row (other request, position +1, before the pool, past topk_length, ...).
+/// Judges row (t, h) by its family's rule (reference/README.md, "families"). `block` and `row` (the row's number there) are read by exact_mean only;
+/// block may be null where needs_no_oracle(). `diagnosis`, if given, gets one line for a wrong row of needle or tracer: the slot whose bits came out,
+/// and what it is to the row.
 RowStats judge_exact_row(const OracleBlock* block, int64_t row, const Inputs& in, int64_t t, int32_t h, const Contract& contract, bool split,
                          std::span<const float> out, double lse, const Limits& limits = {}, std::string* diagnosis = nullptr);
+
+/// What `slot` is to row t: "entry 17 of the row", "past topk_length", "the neighbour (+1) of entry 17", "position 40 of request 2", "a page that
+/// nothing uses" ...
+std::string describe_slot(const Inputs& in, int64_t t, int64_t slot);
 
 }  // namespace smla

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "reference/decode.h"
+
+namespace smla {
+namespace {
+
+constexpr double kE = 0x1p-24;  // unit roundoff of fp32
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double square(double x) { return x * x; }
+
+/// Unit roundoff that counts for an operand whose stored significands have roundoff `stored`: none where they fit the declared type, none for fp32,
+/// whose rounding belongs to the fp32 arithmetic that every kernel is allowed.
+double operand_roundoff(Rounding rounding, double stored, FloatType q_dtype) {
+  const double u = unit_roundoff(rounding, q_dtype);
+  return u > stored && u > kE ? u : 0;
+}
+double roundoff16(FloatType type) { return type == FloatType::bf16 ? 0x1p-8 : 0x1p-11; }
+/// Of a cached value as stored: an e4m3 code times a power of two keeps 4 bits, times any fp32 scale up to 28.
+double v_stored(const Case& c) {
+  if (c.kv_format == KvFormat::bf16) return 0x1p-8;
+  if (c.kv_format == KvFormat::fp16) return 0x1p-11;
+  return c.scales == Scales::pow2 ? 0x1p-4 : 0x1p-28;
+}
+double k_stored(const Case& c) { return c.kv_format == KvFormat::fp8_656 ? std::min(v_stored(c), roundoff16(c.rope_dtype)) : v_stored(c); }
+
+}  // namespace
+
+Roundoff::Roundoff(const Contract& contract, const Case& c, bool split)
+    : p(unit_roundoff(contract.p, c.q_dtype)),
+      v(operand_roundoff(contract.v, v_stored(c), c.q_dtype)),
+      part(split ? operand_roundoff(contract.part, 0, c.q_dtype) : 0),
+      out(roundoff16(c.q_dtype)) {}
+
+double sink_of(const Inputs& in, int64_t h) { return in.sink.empty() ? -kInfinity : in.sink[h]; }
+
+ScoreError score_error(const Contract& contract, const Case& c) {
+  return {operand_roundoff(contract.q, roundoff16(c.q_dtype), c.q_dtype), operand_roundoff(contract.k, k_stored(c), c.q_dtype),
+          contract.acc == Acc::fp22};
+}
+
+double p_underflow(const Contract& contract, FloatType q_dtype) {
+  switch (contract.p == Rounding::q ? (q_dtype == FloatType::bf16 ? Rounding::bf16 : Rounding::fp16) : contract.p) {
+    case Rounding::fp16:
+      return 0x1p-25;
+    case Rounding::e4m3:
+      return 0x1p-10 / contract.p_scale;
+    default:
+      return 0x1p-126;
+  }
+}
+double out_underflow(FloatType q_dtype) { return q_dtype == FloatType::fp16 ? 0x1p-24 : 0x1p-126; }
+
+void PooledRms::add(const RowStats& row, int64_t d_v) {
+  if (!row.pooled) return;
+  ++rows;
+  elements += d_v;
+  sum_z2 += row.sum_z2;
+}
+double PooledRms::value() const { return elements == 0 ? 0 : std::sqrt(sum_z2 / static_cast<double>(elements)); }
+
+RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, const Contract& contract, bool split) {
+  const Case& c = in.c;
+  const Roundoff u(contract, c, split);
+  const ScoreError error = score_error(contract, c);
+  const auto& scores = block.scores_for(error);
+  const int64_t i = row / block.h_q, h = row % block.h_q;
+  const double n = block.n[row];
+  const double arithmetic2 = kE * kE * (n + 12) + (error.fp22 ? kEAcc * kEAcc * n / 32 : 0);
+  const double of_A = square(u.p) + square(u.v) + square(u.part) + arithmetic2, of_out2 = square(u.part) + arithmetic2;
+  const double p_eta2 = square(p_underflow(contract, c.q_dtype) * block.p_max[row]), out_eta = out_underflow(c.q_dtype);
+  std::vector<double> q;
+  if (error.u_q > 0) {
+    std::vector<uint16_t> bits(c.d_qk);
+    q_row(in, block.tokens[i], static_cast<int32_t>(h), bits.data());
+    q.resize(c.d_qk);
+    decode16(bits.data(), c.q_dtype, c.d_qk, q.data());
+  }
+
+  RowBudget budget;
+  budget.sigma.resize(block.d_v);
+  double sum = 0, sum_scores = 0;
+  for (int32_t d = 0; d < block.d_v; ++d) {
+    const double out = block.out(row, d), out2 = out * out;
+    double from_scores = scores.B(row, d) + out2 * scores.b[row];
+    if (error.u_q > 0) from_scores += square(error.u_q * c.sm_scale * q[d] * (block.C(row, d) - out2));
+    const double var3 =
+        of_A * block.A(row, d) + p_eta2 * block.sum_v2(i, d) + from_scores + of_out2 * out2 + square(std::max(u.out * std::fabs(out), out_eta));
+    budget.sigma[d] = std::sqrt(var3 / 3);
+    sum += var3;
+    sum_scores += from_scores;
+  }
+  budget.score_share = sum_scores / sum;
+
+  budget.lse = lse_budget(block.lse[row], block.x_max[row], scores.lse_var[row], block.sum_pt2[row], block.pt_max[row], n, sink_of(in, h), contract,
+                          c.q_dtype);
+  return budget;
+}
+
+LseBudget lse_budget(double lse, double x_max, double lse_var, double sum_pt2, double pt_max, double n, double sink, const Contract& contract,
+                     FloatType q_dtype) {
+  if (!contract.sink_in_lse) sink = -kInfinity;
+  const double keep = 1 / (1 + std::exp(sink - lse));  // the sink adds exactly exp(s): this share of an error of exp(lse) is left
+  double variance3 = lse_var, fixed = 0;
+  if (contract.row_sum == RowSum::rounded) {
+    const double u_p = unit_roundoff(contract.p, q_dtype);
+    variance3 += square(u_p) * sum_pt2 + n * square(p_underflow(contract, q_dtype) * pt_max);
+    fixed = u_p / 4;
+  }
+  LseBudget budget;
+  budget.expected = keep == 0 ? sink : lse - std::log(keep);
+  budget.random = 6 * keep * std::sqrt(variance3 / 3);
+  budget.fixed =
+      keep * fixed + lse_rounding(budget.expected, std::fabs(lse) + std::fabs(x_max) + (std::isfinite(sink) ? std::fabs(sink) : 0), contract);
+  return budget;
+}
+
+double lse_rounding(double expected, double magnitude, const Contract& contract) {
+  if (!std::isfinite(expected)) return 0;
+  const double unit = contract.lse_base == LseBase::two ? std::numbers::ln2 : 1;  // of what is stored, in base e
+  const int bits = contract.lse_dtype == LseType::bf16 ? 8 : 24;
+  const double value = std::max(std::fabs(expected) / unit, 0x1p-126);
+  return 4 * kE * (magnitude + 1) + unit * std::ldexp(1.0, std::ilogb(value) - bits);
+}
+
+void judge_lse(double lse, const LseBudget& budget, const Contract& contract, RowStats& stats) {
+  if (contract.lse_dtype == LseType::none) return;
+  const double got = contract.lse_base == LseBase::two ? lse * std::numbers::ln2 : lse;
+  if (got == budget.expected) return;  // the same infinity included
+  if (!std::isfinite(got) || !std::isfinite(budget.expected)) {
+    ++stats.n_nonfinite_mismatch;
+    stats.lse_ratio = stats.lse_err = kInfinity;
+    return;
+  }
+  stats.lse_err = std::fabs(got - budget.expected);
+  stats.lse_ratio = stats.lse_err / budget.limit();
+}
+
+void judge_empty_row(std::span<const float> out, double lse, double sink, const Contract& contract, RowStats& stats) {
+  stats.empty = true;
+  for (size_t d = 0; d < out.size(); ++d) {
+    if (out[d] == 0) continue;
+    if (stats.n_bad++ == 0) stats.z_argmax = static_cast<int32_t>(d);
+    stats.n_nonfinite_mismatch += !std::isfinite(out[d]);
+  }
+  stats.hull_ok = stats.n_bad == 0;
+  if (contract.sink_in_lse && sink > -kInfinity) {  // then the sink is all there is; -inf means no sink
+    judge_lse(lse, {sink, 0, lse_rounding(sink, std::fabs(sink), contract)}, contract, stats);
+  } else if (contract.empty_lse == EmptyLse::large_negative) {
+    if (contract.lse_dtype != LseType::none && !(std::isfinite(lse) && lse <= -1e20)) stats.lse_ratio = stats.lse_err = kInfinity;
+  } else {
+    judge_lse(lse, {contract.empty_lse == EmptyLse::pos_inf ? kInfinity : -kInfinity}, contract, stats);
+  }
+}
+
+RowStats judge_row(const OracleBlock& block, int64_t row, const Inputs& in, const Contract& contract, bool split, std::span<const float> out,
+                   double lse, const Limits& limits) {
+  RowStats stats;
+  const int64_t i = row / block.h_q, h = row % block.h_q;
+  const double sink = sink_of(in, h);
+  if (block.n[row] == 0) {
+    judge_empty_row(out, lse, sink, contract, stats);
+    return stats;
+  }
+  const RowBudget budget = row_budget(block, row, in, contract, split);
+  const ScoreError error = score_error(contract, in.c);
+  const Roundoff u(contract, in.c, split);
+  const double widen = u.out + u.part + u.p + u.v + (error.fp22 ? kEAcc * block.n[row] / 32 : 0), out_eta = out_underflow(in.c.q_dtype);
+  stats.judged = !block.scores_for(error).beyond[row];
+  for (int32_t d = 0; d < block.d_v; ++d) {
+    const double got = out[d], ref = block.out(row, d);
+    double low = block.v_min(i, d), high = block.v_max(i, d);
+    if (sink > -kInfinity) low = std::min(low, 0.0), high = std::max(high, 0.0);
+    const bool finite = std::isfinite(got);
+    const bool in_hull = finite && got >= low - widen * std::fabs(low) - out_eta && got <= high + widen * std::fabs(high) + out_eta;
+    const double z = finite && got != ref ? std::fabs(got - ref) / budget.sigma[d] : 0;
+    stats.sum_z2 += z * z;
+    if (z > stats.z_max) stats.z_max = z, stats.z_argmax = d;
+    stats.hull_ok &= in_hull;
+    stats.n_nonfinite_mismatch += !finite;
+    stats.n_bad += stats.judged ? !finite || z > limits.z_max : !in_hull;
+  }
+  const double n_eff = 1 / block.sum_pt2[row];
+  stats.rms = std::sqrt(stats.sum_z2 / block.d_v);
+  stats.rms_limit = budget.score_share > limits.score_share ? limits.row_rms_score
+                    : n_eff < limits.peaked_n_eff           ? limits.row_rms_peaked
+                    : contract.p_max == PMax::any           ? limits.row_rms + square(block.pt_max[row]) / block.sum_pt2[row]
+                                                            : limits.row_rms;
+  stats.pooled = stats.judged && n_eff >= limits.peaked_n_eff;
+  judge_lse(lse, budget.lse, contract, stats);
+  return stats;
+}
+
+}  // namespace smla
