@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows to file and back: record.h on top of csv.h.
+#pragma once
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reports/csv.h"
+#include "reports/record.h"
+
+namespace smla {
+
+/// Rows of a file. Row i stands on line i + 2.
+template <class Row>
+struct Report {
+  std::string origin;
+  std::vector<Row> rows;
+  bool torn = false;  // the last line was cut short by a killed run, and left out
+  /// "FILE:LINE: " for errors about row i.
+  std::string at(size_t i) const { return fmt::format("{}:{}: ", origin, i + 2); }
+};
+
+template <class Row>
+std::vector<std::string> header() {
+  std::vector<std::string> columns;
+  for (const auto& field : fields<Row>()) columns.insert(columns.end(), field.columns.begin(), field.columns.end());
+  return columns;
+}
+
+template <class Row>
+std::vector<std::string> to_cells(const Row& row) {
+  std::vector<std::string> cells;
+  for (const auto& field : fields<Row>()) field.write(row, cells);
+  return cells;
+}
+
+/// The schema version of a header: the one of `widths` whose columns it has. Throws UsageError naming the first column that differs, and what that
+/// looks like.
+int schema_of(const std::vector<std::string>& found, const std::vector<std::string>& newest, std::span<const size_t> widths,
+              const std::string& origin);
+
+template <class Row>
+Report<Row> to_report(const Csv& csv) {
+  if (csv.header.empty()) throw UsageError(csv.origin + ": is empty: no header");
+  const int version = schema_of(csv.header, header<Row>(), schema_widths<Row>(), csv.origin);
+  Report<Row> report{csv.origin, {}, csv.torn};
+  for (const std::vector<std::string>& cells : csv.rows) {
+    Row row;
+    try {
+      size_t at = 0;
+      for (const auto& field : fields<Row>()) {
+        if (at >= cells.size()) break;  // an older schema: the columns after are missing
+        field.read(row, std::span(cells).subspan(at, field.columns.size()));
+        at += field.columns.size();
+      }
+      if (row.schema_version != version)
+        throw UsageError(fmt::format("column schema_version: {} under the header of version {}", row.schema_version, version));
+    } catch (const UsageError& error) { throw UsageError(report.at(report.rows.size()) + error.what()); }
+    report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
+template <class Row>
+Report<Row> parse_report(std::string text, const std::string& origin) {
+  return to_report<Row>(parse_csv(std::move(text), origin));
+}
+template <class Row>
+Report<Row> read_report(const std::string& path) {
+  return to_report<Row>(read_csv(path));
+}
+
+/// Appends rows, all of one unit (a pair of case and kernel) in one write. See CsvAppender for what is promised of a killed run.
+template <class Row>
+class ReportWriter {
+ public:
+  explicit ReportWriter(const std::string& folder) : file_(fmt::format("{}/{}", folder, file_name<Row>()), header<Row>(), unit_columns<Row>()) {}
+  void append(std::span<const Row> rows) {
+    std::vector<std::vector<std::string>> cells;
+    for (const Row& row : rows) cells.push_back(to_cells(row));
+    file_.append(cells);
+  }
+  void append(const Row& row) { append(std::span(&row, 1)); }
+  void drop_last(size_t rows) { file_.drop_last(rows); }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  CsvAppender file_;
+};
+
+}  // namespace smla

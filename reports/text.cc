@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/text.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "cases/words.h"
+
+namespace smla {
+namespace {
+
+/// Bytes of the UTF-8 sequence that starts at text[i]; 0 if there is none (overlong forms, surrogates and stray continuation bytes included).
+size_t utf8_length(std::string_view text, size_t i) {
+  const auto byte = [&](size_t k) { return k < text.size() ? static_cast<uint8_t>(text[k]) : uint8_t{0}; };
+  const auto tail = [&](size_t k) { return (byte(k) & 0xC0) == 0x80; };
+  const uint8_t lead = byte(i), second = byte(i + 1);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return tail(i + 1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    if (!tail(i + 1) || !tail(i + 2) || (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
+    return 3;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    if (!tail(i + 1) || !tail(i + 2) || !tail(i + 3) || (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+UsageError cannot(const char* what, const std::string& path) { return UsageError(fmt::format("cannot {} {}: {}", what, path, std::strerror(errno))); }
+
+}  // namespace
+
+std::string clean_text(std::string_view text, bool keep_line_feeds) {
+  std::string clean;
+  clean.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = utf8_length(text, i);
+    const auto c = static_cast<uint8_t>(text[i]);
+    if (length == 0) clean += "\xEF\xBF\xBD";
+    else if (length == 1 && (c < 0x20 || c == 0x7F) && !(keep_line_feeds && (c == '\n' || c == '\t'))) clean += ' ';
+    else clean += text.substr(i, length);
+    i += length == 0 ? 1 : length;
+  }
+  return clean;
+}
+
+std::string xml_escape(std::string_view text) {
+  std::string escaped;
+  for (char c : clean_text(text, true)) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&apos;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string markdown_cell(std::string_view text) {
+  std::string cell;
+  for (char c : clean_text(text)) {
+    if (c == '|') cell += "\\|";
+    else if (c == '<') cell += "&lt;";
+    else cell += c;
+  }
+  return cell;
+}
+
+std::string read_text_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw cannot("read", path);
+  std::string text;
+  char block[1 << 16];
+  ssize_t n;
+  while ((n = ::read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
+    if (n > 0) text.append(block, static_cast<size_t>(n));
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  if (n < 0) throw cannot("read", path);
+  return text;
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw cannot("write", path);
+  size_t done = 0;
+  bool ok = true;
+  while (ok && done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n >= 0) done += static_cast<size_t>(n);
+    else ok = errno == EINTR;
+  }
+  int error = errno;
+  if (::close(fd) != 0 && ok) ok = false, error = errno;
+  if (ok && std::rename(temporary.c_str(), path.c_str()) != 0) ok = false, error = errno;
+  if (ok) return;
+  ::unlink(temporary.c_str());
+  errno = error;
+  throw cannot("write", path);
+}
+
+}  // namespace smla

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text that other programs must be able to read: what a kernel printed may hold any bytes.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace smla {
+
+/// Valid UTF-8 on one line: control characters (line feed and NUL among them) become a space, bytes that are no UTF-8 become U+FFFD.
+/// `keep_line_feeds`: '\n' and '\t' stay, as XML text and Markdown blocks may hold them.
+std::string clean_text(std::string_view text, bool keep_line_feeds = false);
+
+/// For XML text and attribute values: clean_text, then & < > " ' as entities. XML 1.0 has no way to write other control characters.
+std::string xml_escape(std::string_view text);
+
+/// For a cell of a Markdown table: clean_text, then '|' and '<' made literal.
+std::string markdown_cell(std::string_view text);
+
+/// Reads a whole file. Throws UsageError "cannot read FILE: why".
+std::string read_text_file(const std::string& path);
+/// Replaces a file in one step (temporary file, rename): a reader sees the old text or the new one. Throws UsageError "cannot write FILE: why".
+void write_text_file(const std::string& path, std::string_view text);
+
+}  // namespace smla

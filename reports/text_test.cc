@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/text.h"
+
+#include "smla_catch.h"
+
+using namespace smla;
+
+TEST_CASE("any bytes become UTF-8 on one line") {
+  CHECK(clean_text("plain é 日 \xF0\x9F\x98\x80") == "plain é 日 \xF0\x9F\x98\x80");
+  CHECK(clean_text(std::string("a\nb\tc\rd\0e\x1B[0m\x7F", 14)) == "a b c d e [0m ");
+  CHECK(clean_text("a\nb\tc\r", true) == "a\nb\tc ");
+  for (const char* bad : {"\x80", "\xC0\xAF", "\xC3", "\xE0\x80\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF0\x80\x80\x80", "\xE6\x97"}) {
+    INFO(bad);
+    CHECK(clean_text(bad).find_first_not_of("\xEF\xBF\xBD") == std::string::npos);
+    CHECK(clean_text(bad).size() % 3 == 0);
+  }
+  std::string every;
+  for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
+  CHECK(clean_text(clean_text(every)) == clean_text(every));
+  CHECK(clean_text(every).find('\0') == std::string::npos);
+}
+
+TEST_CASE("XML and Markdown") {
+  CHECK(xml_escape("<a b=\"c\">&'\x01\n") == "&lt;a b=&quot;c&quot;&gt;&amp;&apos; \n");
+  CHECK(markdown_cell("a|b <i>\nc") == "a\\|b &lt;i> c");
+}
