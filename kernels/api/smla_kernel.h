@@ -77,7 +77,7 @@ typedef struct smla_contract {
   uint32_t struct_size;
   int32_t invalid_index, padding, lse_dtype, lse_base, empty_lse, sink_in_lse, duplicates;
   int32_t q_round, k_round, v_round;   /* SMLA_TYPE_*: what each operand is rounded to beyond its stored value; EXACT = used as stored */
-  int32_t p_round;                     /* what the softmax weight is rounded to before P V */
+  int32_t p_round;                     /* what the softmax weight is rounded to before P V; 0 = q's type */
   float p_scale;                       /* e4m3 P is multiplied by this before rounding; 0 = 1 */
   int32_t acc, row_sum, p_max;
   int32_t part;                        /* type of split partials; EXACT or FP32 = fp32 */
