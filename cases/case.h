@@ -13,26 +13,26 @@ namespace smla {
 /// One fully expanded case. Keys, order and defaults are those of the case line (cases/README.md); each is a CSV column.
 struct Case {
   PassKind pass_kind = PassKind::decode;
-  int32_t b = 1, s_q = 1, h_q = 8, s_kv = 4096, topk = 2048;   // always printed
+  int32_t b = 1, s_q = 1, h_q = 8, s_kv = 4096, topk = 2048;  // always printed
   int32_t d_qk = 576, d_v = 512;
   FloatType q_dtype = FloatType::bf16;
   KvFormat kv_format = KvFormat::bf16;
   Scales scales = Scales::arbitrary;
-  FloatType rope_dtype = FloatType::bf16;   // default: q_dtype
+  FloatType rope_dtype = FloatType::bf16;  // default: q_dtype
   int32_t page_size = 64;
-  int32_t page_stride_rows = 64;            // default: page_size
+  int32_t page_stride_rows = 64;  // default: page_size
   TableKind table = TableKind::request;
   Lens lens = Lens::full;
   bool topk_length = false;
   SinkKind sink = SinkKind::none;
-  float sm_scale = 0.0625f;                 // 256^-0.5
+  float sm_scale = 0.0625f;  // 256^-0.5
   int32_t num_splits = 0;
   Pattern pattern = Pattern::scattered;
   Values values = Values::gaussian;
   int32_t needle0 = 0;
   uint64_t seed = 1;
 
-  int64_t tokens() const { return int64_t{b} * s_q; }   // T
+  int64_t tokens() const { return int64_t{b} * s_q; }  // T
   bool operator==(const Case&) const = default;
 };
 
@@ -44,7 +44,8 @@ std::string to_line(const Case& c);
 std::string to_full_line(const Case& c);
 /// "c" + 16 hex digits: FNV-1a 64 of "case_format=1 " + to_full_line.
 std::string case_id(const Case& c);
-/// Throws UsageError if the case contradicts itself (a `needle` fp8 case without scales=pow2, sm_scale <= 0, ...): its one line says which keys and why.
+/// Throws UsageError if the case contradicts itself (a `needle` fp8 case without scales=pow2, sm_scale <= 0, ...): its one line says which keys and
+/// why.
 void validate(const Case& c);
 /// Keys of a case line in order, as CSV columns: pass_kind b s_q ... seed.
 const std::vector<std::string>& case_keys();

@@ -12,9 +12,9 @@ enum class InvalidIndex : int32_t { any_outside, minus_one, negative };
 enum class Padding : int32_t { anywhere, tail_only };
 enum class LseType : int32_t { f32, bf16, none };
 enum class LseBase : int32_t { e, two };
-enum class EmptyLse : int32_t { neg_inf, pos_inf, large_negative };   // the last: finite and <= -1e20
+enum class EmptyLse : int32_t { neg_inf, pos_inf, large_negative };  // the last: finite and <= -1e20
 enum class Duplicates : int32_t { counted, undefined };
-enum class Rounding : int32_t { exact, fp32, fp16, bf16, e4m3, q };   // q: the type q has
+enum class Rounding : int32_t { exact, fp32, fp16, bf16, e4m3, q };  // q: the type q has
 enum class Acc : int32_t { fp32, fp22 };
 enum class RowSum : int32_t { exact, rounded };
 enum class PMax : int32_t { one, any };

@@ -8,9 +8,9 @@ namespace smla {
 
 /// What one call must do at least. Row bytes come from the KV format's own type.
 struct Cost {
-  int64_t flops;            // 2 * h_q * valid entries * (d_qk + d_v)
-  int64_t bytes_unique;     // distinct valid slots * row bytes + q + out + lse + indices + topk_length
-  int64_t bytes_gathered;   // valid entries * row bytes + the same
+  int64_t flops;           // 2 * h_q * valid entries * (d_qk + d_v)
+  int64_t bytes_unique;    // distinct valid slots * row bytes + q + out + lse + indices + topk_length
+  int64_t bytes_gathered;  // valid entries * row bytes + the same
 };
 Cost cost(const Inputs& in);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/values.h"
 
 namespace smla {
 
@@ -17,25 +18,28 @@ enum class Poison : int32_t { nan, huge, random };
 /// A change of the inputs that a check asks for. Default: the case itself. One at a time, or several.
 struct Variant {
   Poison poison = Poison::nan;
-  bool permute_indices = false;     // each row's list in another (seeded) order; topk_length and invalid entries move along consistently
-  bool insert_invalid = false;      // topk grows: -1 entries inserted inside every row's list (padding=anywhere only)
-  bool remap_pages = false;         // another page permutation of the same logical content: same rows, other slots
-  bool permute_batch = false;       // requests in reversed order
-  int scale_q_log2 = 0;             // q * 2^k and sm_scale * 2^-k
-  int half = 0;                     // 1, 2: the first / second half of each row's valid entries, the rest -1
-  int num_splits = -1;              // >= 0: instead of the case's
-  bool pad_strides = false;         // strides of q, indices, out, lse exceed the shape
-  std::string perturb;              // sensitivity: name of one argument that is changed (inputs.cc lists them): q, kv, indices, topk_length, sink, sm_scale
-  bool second = false;              // an unrelated second input of the same shape (seed + 1): determinism runs alternate with it
+  bool permute_indices = false;  // each row's list in another (seeded) order; topk_length and invalid entries move along consistently
+  bool insert_invalid = false;   // topk grows: -1 entries inserted inside every row's list (padding=anywhere only)
+  bool remap_pages = false;      // another page permutation of the same logical content: same rows, other slots
+  bool permute_batch = false;    // requests in reversed order
+  int scale_q_log2 = 0;          // q * 2^k and sm_scale * 2^-k
+  int half = 0;                  // 1, 2: the first / second half of each row's valid entries, the rest -1
+  int num_splits = -1;           // >= 0: instead of the case's
+  bool pad_strides = false;      // strides of q, indices, out, lse exceed the shape
+  std::string perturb;           // sensitivity: the one argument that is changed, a name of perturbations()
+  bool second = false;           // an unrelated second input of the same shape (seed + 1): determinism runs alternate with it
   bool operator==(const Variant&) const = default;
 };
 /// "base", or words joined by '+': "poison_huge", "permuted+splits_4" ...; round trip, for the worker protocol.
 std::string to_word(const Variant& variant);
 Variant parse_variant(std::string_view word);
+/// The arguments that may be changed in this case, of: q kv indices topk_length sink sm_scale. Where a part of an argument can be changed, it is that
+/// of every second request, token and head, the last one included, so that the others show whether they stay.
+std::vector<std::string> perturbations(const Case& c);
 
 /// All of one call's inputs but the two big ones.
 struct Inputs {
-  Case c;                             // fully expanded, the variant's changes of topk, num_splits, sm_scale applied
+  Case c;  // fully expanded, the variant's changes of topk, num_splits, sm_scale applied
   Variant variant;
   int64_t num_pages = 0, num_slots = 0;
   int64_t row_bytes = 0, page_stride_bytes = 0;
@@ -47,14 +51,25 @@ struct Inputs {
   std::vector<int32_t> topk_length;   // [T]; empty = null pointer
   std::vector<float> sink;            // [h_q]; empty = null pointer
   std::vector<int32_t> page_logical;  // [num_pages]: logical page held by a physical page, -1 = unused
-  std::vector<int32_t> page_owner;    // [num_pages]: first request that uses the page, -1 = unused
+  std::vector<int32_t> page_owner;    // [num_pages]: a request that uses the page, -1 = unused
+  std::vector<int32_t> page_source;   // [num_pages]: remap_pages: the page whose content it holds; empty = its own
+  std::vector<int32_t> page_target;   // the inverse of page_source
   int32_t flags = 0;                  // SMLA_FLAG_* bits (values equal; cases includes no kernel header)
   int64_t valid_keys = 0;             // over all rows
   std::vector<int32_t> selected;      // sorted distinct valid slots over all rows (within K_t): what the pool must really hold
   std::vector<int64_t> special_rows;  // rows t that must always be judged: empty ones, one key, K_t edges, first and last (sorted, distinct)
 
+  ValueSpec values;                  // the arithmetic of rows, for whoever makes them element by element
+  std::vector<int32_t> needle_keys;  // [T][h_q]: keys of the rows that q points at (needle, tracer), -1 = the row is empty; else empty
+
   int64_t tokens() const { return c.tokens(); }
-  int32_t k_t(int64_t t) const;       // topk_length[t] clamped to [0, topk], else topk
+  bool is_valid(int32_t index) const { return index >= 0 && index < num_slots; }
+  /// Token of the case itself (before permute_batch) that stands at t.
+  int64_t source_token(int64_t t) const;
+  /// What the content of a slot's row is drawn from, and where it stands in its request.
+  int64_t content_key(int64_t slot) const;
+  int32_t position(int64_t slot) const;
+  int32_t k_t(int64_t t) const;  // topk_length[t] clamped to [0, topk], else topk
 };
 /// Throws UsageError for a contradictory case.
 Inputs make_inputs(const Case& c, const Variant& variant = {});
@@ -63,9 +78,10 @@ Inputs make_inputs(const Case& c, const Variant& variant = {});
 void kv_row(const Inputs& in, int64_t slot, uint8_t* row);
 /// Writes q[t, h, :] as d_qk 16-bit values of q_dtype. Pure.
 void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row);
-/// Poison of one row's bytes (unselected slots, guard rows, gaps): seeded by `salt` for Poison::random. NaN codes: bf16/fp16 0x7fff-like, e4m3 0x7f, scales NaN.
+/// Poison of one row's bytes (unselected slots, guard rows): poison_bytes over row_bytes, seeded by case and `salt`.
 void poison_row(const Inputs& in, int64_t salt, uint8_t* row);
-/// Same for arbitrary bytes (page tails, stride gaps).
+/// Poison of any bytes. nan: 0xff, a NaN in each of e4m3, fp16, bf16 and fp32 at any alignment. huge: 77 77 f7 f7, finite and huge of either sign in
+/// each of them. random: bytes drawn from `salt`.
 void poison_bytes(Poison poison, uint64_t salt, uint8_t* bytes, int64_t n);
 
 /// The slot that q(t, h) points at in `needle` and `tracer`, and how often row t names it. -1: the row is empty.

@@ -12,10 +12,21 @@ struct Fp8Row656 {
   static constexpr int kLatent = 512, kGroup = 128, kGroups = kLatent / kGroup, kRope = 64;
   static constexpr int kScaleOff = kLatent, kRopeOff = kScaleOff + kGroups * 4, kBytes = kRopeOff + kRope * 2;
 };
-static_assert(Fp8Row656::kScaleOff == 512 && Fp8Row656::kRopeOff == 528 && Fp8Row656::kBytes == 656);   // literals from the format's text
+static_assert(Fp8Row656::kScaleOff == 512 && Fp8Row656::kRopeOff == 528 && Fp8Row656::kBytes == 656);  // literals from the format's text
 
-/// Bytes of one token's row: 2 * d_qk for the 16-bit formats, 656 for fp8_656.
-constexpr int64_t row_bytes(KvFormat format, int d_qk) { return format == KvFormat::fp8_656 ? Fp8Row656::kBytes : 2 * int64_t{d_qk}; }
+/// Bytes of one token's row: 2 * d_qk for the 16-bit formats.
+constexpr int64_t row_bytes(KvFormat format, int d_qk) {
+  switch (format) {
+    case KvFormat::fp8_656:
+      return Fp8Row656::kBytes;
+    case KvFormat::fp8_584:
+      return 584;
+    case KvFormat::fp8_576:
+      return 576;
+    default:
+      return 2 * int64_t{d_qk};
+  }
+}
 static_assert(row_bytes(KvFormat::bf16, 576) == 1152 && row_bytes(KvFormat::fp16, 512) == 1024);
 
 }  // namespace smla

@@ -13,7 +13,7 @@ struct SuiteCase {
   Case c;
   std::string group, why;
   std::vector<std::string> tags;
-  std::string expect = "pass";   // pass | unsupported:<kernel glob> | mistrusted
+  std::string expect = "pass";  // pass | unsupported:<kernel glob> | mistrusted
 };
 struct Suite {
   std::string name;
