@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cases/suite.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "cases/embedded.h"
+
+namespace smla {
+namespace {
+
+/// Where in the text something stands, for errors.
+struct Place {
+  const std::string& origin;
+  int64_t line;
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
+    throw UsageError(fmt::format("{}:{}: {}", origin, line, fmt::format(text, std::forward<Args>(args)...)));
+  }
+};
+
+Place place_of(const std::string& origin, const toml::node& node) { return {origin, static_cast<int64_t>(node.source().begin.line)}; }
+
+std::string text_of(const toml::node& node, const Place& at, std::string_view key) {
+  if (const auto* text = node.as_string()) return text->get();
+  at.fail("{}: is not a string", key);
+}
+
+const toml::array& array_of(const toml::node& node, const Place& at, std::string_view key) {
+  if (const auto* array = node.as_array()) return *array;
+  at.fail("{}: is not an array", key);
+}
+
+std::vector<std::string> texts_of(const toml::node& node, const std::string& origin, std::string_view key) {
+  std::vector<std::string> texts;
+  for (const toml::node& item : array_of(node, place_of(origin, node), key)) texts.push_back(text_of(item, place_of(origin, item), key));
+  return texts;
+}
+
+/// A value of an axis as it stands on a case line.
+std::string axis_value(const toml::node& node, const Place& at, std::string_view axis) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* integer = node.as_integer()) return fmt::format("{}", integer->get());
+  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+  at.fail("axes.{}: values are strings and numbers", axis);
+}
+
+/// key=value words of a line, by key. The pass kind is left out.
+std::map<std::string, std::string> pairs_of(std::string_view line) {
+  std::map<std::string, std::string> pairs;
+  std::istringstream words{std::string(line)};
+  for (std::string word; words >> word;)
+    if (const size_t equals = word.find('='); equals != std::string::npos) pairs[word.substr(0, equals)] = word.substr(equals + 1);
+  return pairs;
+}
+
+struct Axis {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+std::vector<Axis> axes_of(const toml::node& node, const std::string& origin) {
+  const auto* table = node.as_table();
+  if (table == nullptr) place_of(origin, node).fail("axes: is not a table");
+  std::vector<Axis> axes;
+  for (const auto& [key, values] : *table) {
+    Axis axis{std::string(key.str()), {}};
+    for (const toml::node& value : array_of(values, place_of(origin, values), axis.key))
+      axis.values.push_back(axis_value(value, place_of(origin, value), axis.key));
+    if (axis.values.empty()) place_of(origin, values).fail("axes.{}: has no values", axis.key);
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+/// A skip rule: a case is left out if it says all of these.
+struct Skip {
+  Place at;
+  std::string text;
+  std::map<std::string, std::string> pairs;
+  int matches = 0;
+  bool fits(const std::map<std::string, std::string>& said) const {
+    for (const auto& [key, value] : pairs) {
+      const auto found = said.find(key);
+      if (found == said.end()) at.fail("skip '{}': neither base nor axes say {}", text, key);
+      if (found->second != value) return false;
+    }
+    return true;
+  }
+};
+
+void check_expect(const std::string& expect, const Place& at) {
+  constexpr std::string_view kUnsupported = "unsupported:";
+  if (expect == "pass" || expect == "mistrusted" || (expect.starts_with(kUnsupported) && expect.size() > kUnsupported.size())) return;
+  at.fail("expect: '{}' is none of pass, mistrusted, unsupported:KERNEL", expect);
+}
+
+void expand_group(const toml::table& group, const std::string& origin, std::vector<SuiteCase>& cases) {
+  static constexpr std::string_view kKeys[] = {"name", "why", "tags", "expect", "base", "axes", "skip"};
+  SuiteCase proto;
+  std::string base;
+  std::vector<Axis> axes;
+  std::vector<Skip> skips;
+  const Place group_at = place_of(origin, group);
+  for (const auto& [key, node] : group) {
+    const Place at = place_of(origin, node);
+    const std::string_view name = key.str();
+    if (name == "name") proto.group = text_of(node, at, name);
+    else if (name == "why") proto.why = text_of(node, at, name);
+    else if (name == "base") base = text_of(node, at, name);
+    else if (name == "tags") proto.tags = texts_of(node, origin, name);
+    else if (name == "axes") axes = axes_of(node, origin);
+    else if (name == "expect") check_expect(proto.expect = text_of(node, at, name), at);
+    else if (name == "skip") {
+      for (const std::string& text : texts_of(node, origin, name)) skips.push_back({at, text, pairs_of(text)});
+    } else {
+      const std::string near = nearest(name, kKeys, std::size(kKeys));
+      at.fail("unknown key '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+    }
+  }
+  if (proto.group.empty()) group_at.fail("group without a name");
+  if (proto.why.empty()) group_at.fail("group '{}' does not say why", proto.group);
+  if (base.empty()) group_at.fail("group '{}' has no base", proto.group);
+  const auto base_pairs = pairs_of(base);
+  for (const Axis& axis : axes)
+    if (base_pairs.count(axis.key) != 0) group_at.fail("group '{}': {} stands in base and in axes", proto.group, axis.key);
+
+  // The product of the axes, the last one fastest.
+  std::vector<size_t> at(axes.size(), 0);
+  for (bool more = true; more;) {
+    std::string line = base;
+    auto said = base_pairs;
+    for (size_t a = 0; a < axes.size(); ++a) {
+      line += fmt::format(" {}={}", axes[a].key, axes[a].values[at[a]]);
+      said[axes[a].key] = axes[a].values[at[a]];
+    }
+    bool skipped = false;
+    for (Skip& skip : skips)
+      if (skip.fits(said)) ++skip.matches, skipped = true;
+    if (!skipped) {
+      try {
+        proto.c = parse_line(line);
+      } catch (const UsageError& error) { group_at.fail("group '{}': {} (in '{}')", proto.group, error.what(), line); }
+      cases.push_back(proto);
+    }
+    more = false;
+    for (size_t a = axes.size(); a-- > 0 && !more;) {
+      more = ++at[a] < axes[a].values.size();
+      if (!more) at[a] = 0;
+    }
+  }
+  for (const Skip& skip : skips)
+    if (skip.matches == 0) skip.at.fail("skip '{}': leaves nothing out", skip.text);
+}
+
+}  // namespace
+
+Suite parse_suite(std::string_view text, const std::string& origin) {
+  toml::table root;
+  try {
+    root = toml::parse(text);
+  } catch (const toml::parse_error& error) { Place{origin, static_cast<int64_t>(error.source().begin.line)}.fail("{}", error.description()); }
+  Suite suite;
+  suite.name = std::filesystem::path(origin).stem().string();
+  for (const auto& [key, node] : root) {
+    if (key.str() != "group") place_of(origin, node).fail("unknown key '{}'; a suite is a list of [[group]]", key.str());
+    for (const toml::node& group : array_of(node, place_of(origin, node), "group")) {
+      if (!group.is_table()) place_of(origin, group).fail("group: is not a table");
+      expand_group(*group.as_table(), origin, suite.cases);
+    }
+  }
+  if (suite.cases.empty()) throw UsageError(fmt::format("{}: has no [[group]]", origin));
+  std::map<std::string, const SuiteCase*> seen;
+  for (const SuiteCase& item : suite.cases) {
+    const auto [first, fresh] = seen.emplace(to_line(item.c), &item);
+    if (!fresh)
+      throw UsageError(fmt::format("{}: groups '{}' and '{}' hold the same case: {}", origin, first->second->group, item.group, first->first));
+  }
+  return suite;
+}
+
+Suite load_suite_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) throw UsageError(fmt::format("{}: is a directory", path));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UsageError(fmt::format("{}: {}", path, strerror(errno)));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_suite(text.str(), path);
+}
+
+Suite load_suite(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const EmbeddedSuite& suite : embedded_suites()) {
+    if (suite.name == name) return parse_suite(suite.text, fmt::format("{}.toml", name));
+    names.push_back(suite.name);
+  }
+  throw_unknown_value("suite", name, names.data(), names.size());
+}
+
+std::vector<std::string> suite_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedSuite& suite : embedded_suites()) names.emplace_back(suite.name);
+  return names;
+}
+
+}  // namespace smla
