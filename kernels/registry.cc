@@ -6,7 +6,7 @@
 #include "cases/words.h"
 #include "kernels/cpu/kernel.h"
 #ifdef SMLA_HAVE_CUDA
-#include "kernels/cuda/kernels.h"
+#include "kernels/common/kernels.h"
 #endif
 
 namespace smla {
@@ -20,7 +20,7 @@ std::vector<KernelEntry> make_table() {
   };
   add(KernelGroup::built_in, cpu::kernels());
 #ifdef SMLA_HAVE_CUDA
-  add(KernelGroup::built_in, cuda::kernels());
+  for (const smla_kernel* kernel : cuda::kernels()) table.push_back({kernel, KernelGroup::built_in});
 #endif
   add(KernelGroup::variant, cpu::variants());
   return table;

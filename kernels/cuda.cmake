@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CUDA kernels: one static library for those that run everywhere, one for those of a single architecture. Instances are one small file each.
+set(SMLA_CUDA_ROOMS common naive sparse_mma dense_paged virtual_block_table)
+set(sources)
+foreach(room ${SMLA_CUDA_ROOMS})
+  file(GLOB found CONFIGURE_DEPENDS ${room}/*.cc ${room}/*.cu ${room}/instances/*.cu)
+  list(FILTER found EXCLUDE REGEX "_test\\.cc$")
+  list(APPEND sources ${found})
+endforeach()
+smla_cuda_gencode(gencode ${SMLA_CUDA_ARCHS})
+add_library(smla_cuda STATIC ${sources})
+target_compile_options(smla_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode}>)
+target_include_directories(smla_cuda SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_link_libraries(smla_cuda PUBLIC smla_flags smla_cuda_flags smla::cases PRIVATE smla_warnings)
+target_link_libraries(smla_kernels PUBLIC smla_cuda)
+target_compile_definitions(smla_kernels PUBLIC SMLA_HAVE_CUDA)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is tunable in the mma.sync kernel, and its shared memory plan.
+#pragma once
+#include <cstdint>
+
+#include "cases/kv_format.h"
+#include "kernels/api/smla_kernel.h"
+
+namespace smla::cuda {
+
+inline constexpr int kSharedLimitSm120 = 101376;  // bytes a block may have on sm_86, sm_89, sm_120: the plan keeps to it everywhere
+
+/// kFormat: SMLA_KV_*.  kTiles8: tiles of 8 heads a warp.  kGroups: groups of 4 warps, each with its own heads.
+/// kTokens a tile, kStages tiles in the ring, kBlocksPerSm wanted, kPipelined: Q K of the next tile beside the softmax of this one.
+template <int kFormat_, int kTiles8_, int kGroups_, int kTokens_, int kStages_, int kBlocksPerSm_, bool kPipelined_>
+struct MmaConfig {
+  static constexpr int kFormat = kFormat_, kTiles8 = kTiles8_, kGroups = kGroups_, kTokens = kTokens_, kStages = kStages_,
+                       kBlocksPerSm = kBlocksPerSm_;
+  static constexpr bool kPipelined = kPipelined_, kFp8 = kFormat == SMLA_KV_FP8_656,
+                        kFp16 = kFormat != SMLA_KV_BF16;  // kFp16: type of the latent MMAs
+  static constexpr int kHeadsPerGroup = 8 * kTiles8, kHeads = kHeadsPerGroup * kGroups;
+  static constexpr int kWarps = 4 * kGroups, kThreads = 32 * kWarps;
+  static constexpr int kSteps = kTokens / 16;                             // MMA tiles of 16 tokens
+  static constexpr int kRowPitch = kFp8 ? Fp8Row656::kBytes : 1168;       // bytes; 16 mod 128, so that ldmatrix meets no bank conflict
+  static constexpr int kRowsPerWarp = kTokens / kWarps;                   // rows that a warp fetches of each tile
+  static constexpr int kTilesPerRegister = 32 / kRowsPerWarp;             // a lane holds one row; a register of the warp covers so many tiles
+  static constexpr int kLogits = kGroups * 4 * kHeadsPerGroup * kTokens;  // floats: partial logits of the four warps of each group
+
+  struct Shared {
+    alignas(128) uint8_t rows[kStages][kTokens * kRowPitch];
+    float logits[2][kLogits];
+    float mask[kStages][kTokens];  // 0 or -inf, in the order of a B fragment
+    uint64_t full[kStages];        // mbarrier: the rows of the stage have landed
+  };
+  static_assert(sizeof(Shared) <= kSharedLimitSm120);
+  static_assert(kRowPitch % 128 == 16 && kRowsPerWarp >= 1 && kTokens % 16 == 0);
+};
+
+/// An instance as the host sees it.
+struct MmaInstance {
+  const void* kernel;
+  int format, heads, threads, shared_bytes, blocks_per_sm;
+};
+
+}  // namespace smla::cuda

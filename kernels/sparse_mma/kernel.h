@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse decode by mma.sync for few heads and for GPUs without wgmma or tcgen05; and the host side that `dense_paged` shares.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "kernels/common/job.h"
+#include "kernels/sparse_mma/config.h"
+
+namespace smla {
+extern const smla_kernel sparse_mma_kernel;
+}
+
+namespace smla::cuda {
+
+/// Instance and split count for a problem: a pure function of it. `max_entries`: the longest list a token may have.
+struct MmaPlan {
+  const MmaInstance* instance;
+  int head_blocks, num_splits;
+};
+MmaPlan plan_mma(const smla_problem& problem, int64_t max_entries);
+int64_t mma_workspace_bytes(const smla_problem& problem, int64_t max_entries);
+/// Launches the split kernel and, for more than one split, the merge. The workspace may be dirty.
+cudaError_t launch_mma(const smla_problem& problem, const Job& job, int64_t max_entries, void* workspace, cudaStream_t stream);
+/// Loads the instance that launch_mma will use.
+cudaError_t prepare_mma(const smla_problem& problem, int64_t max_entries);
+/// What the mma.sync body can do. 1 = supported.
+int mma_supports(const smla_problem& problem, char* reason, uint64_t reason_bytes);
+/// The precision of the mma.sync body for this problem's format.
+void mma_contract(const smla_problem& problem, smla_contract* contract);
+
+}  // namespace smla::cuda
