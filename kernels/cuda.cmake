@@ -11,6 +11,8 @@ smla_cuda_gencode(gencode ${SMLA_CUDA_ARCHS})
 add_library(smla_cuda STATIC ${sources})
 target_compile_options(smla_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode}>)
 target_include_directories(smla_cuda SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+# The standard is smla_cuda_flags's; REQUIRED would have an old CMake refuse a dialect that it does not know.
+set_target_properties(smla_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(smla_cuda PUBLIC smla_flags smla_cuda_flags smla::cases PRIVATE smla_warnings)
 target_link_libraries(smla_kernels PUBLIC smla_cuda)
 target_compile_definitions(smla_kernels PUBLIC SMLA_HAVE_CUDA)
