@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_set>
 
 #include "cases/random.h"
 
@@ -48,12 +47,14 @@ std::vector<int32_t> far_pages(const Case& c, int64_t num_pages, int64_t used, R
   for (int64_t i = 0; i < used; ++i) wanted.push_back(num_pages * i / used + random.below(std::max<int64_t>(1, num_pages / used)));
 
   std::vector<int32_t> order;
-  std::unordered_set<int64_t> taken;
-  for (const int64_t page : wanted)
-    if (static_cast<int64_t>(order.size()) < used && page >= 0 && page < num_pages && taken.insert(page).second)
-      order.push_back(static_cast<int32_t>(page));
-  for (int64_t page = 0; static_cast<int64_t>(order.size()) < used; ++page)
-    if (taken.insert(page).second) order.push_back(static_cast<int32_t>(page));
+  std::vector<bool> taken(num_pages);
+  const auto take = [&](int64_t page) {
+    if (static_cast<int64_t>(order.size()) == used || page < 0 || page >= num_pages || taken[page]) return;
+    taken[page] = true;
+    order.push_back(static_cast<int32_t>(page));
+  };
+  for (const int64_t page : wanted) take(page);
+  for (int64_t page = 0; static_cast<int64_t>(order.size()) < used; ++page) take(page);
   random.shuffle(order.data(), used);
   return order;
 }
@@ -77,7 +78,7 @@ PageMap make_pages(const Case& c, const std::vector<int32_t>& lengths, bool move
   const int64_t reserved = shared + int64_t{c.b} * (per_request - shared);
   map.pages_per_request = per_request;
   map.num_pages = reserved + std::max<int64_t>(2, reserved / 8);
-  if (c.pattern == Pattern::far) map.num_pages = std::max(map.num_pages, (int64_t{1} << 32) / (int64_t{c.page_stride_rows} * c.d_qk) + 16);
+  if (c.pattern == Pattern::far) map.num_pages = std::max(map.num_pages, (int64_t{9} << 29) / (int64_t{c.page_stride_rows} * c.d_qk) + 16);
 
   // The distinct logical pages in use: [first request that uses it, logical page], those shared once.
   struct Use {

@@ -73,6 +73,27 @@ void scale_channels(int first, int n, float factor, float* x) {
     for (int lane = 0; lane < 8; ++lane) x[c + lane] *= scale[lane];
 }
 
+/// 16-bit values times 2^log2, as widen and round_to do.
+void rescale_row(FloatType type, int32_t log2, int n, uint16_t* row) {
+  float x[kMaxChannels];
+#ifdef __F16C__
+  if (type == FloatType::fp16)
+    for (int c = 0; c < n; c += 8) _mm256_storeu_ps(x + c, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row + c))));
+  else
+#endif
+    for (int c = 0; c < n; ++c) x[c] = widen(type, row[c]);
+  for (int c = 0; c < n; ++c) x[c] *= exp2i(log2);
+  round_row(type, x, n, row);
+}
+
+/// x[c] = needle_value without the group's scale.
+void needle_row(const ValueSpec& s, uint32_t key, float* x) {
+  for (int g = 0; g < s.d_qk / 32; ++g) {
+    const uint32_t word = needle_word(s, key, g);
+    for (int bit = 0; bit < 32; ++bit) x[32 * g + bit] = float_from_bits(float_bits(needle_magnitude(bit)) | (word >> bit & 1) << 31);
+  }
+}
+
 bool is_bell(const ValueSpec& s) { return !is_needle(s) && s.family != Values::exact_mean; }
 
 }  // namespace
@@ -105,20 +126,24 @@ void write_kv_row(const ValueSpec& s, int64_t key, int32_t position, uint8_t* ro
   const bool fp8 = s.kv_format == KvFormat::fp8_656;
   const int first = fp8 ? kLatent : 0, n = s.d_qk - first;  // the channels that are stored as 16-bit values
   uint16_t values[kMaxChannels];
+  float x[kMaxChannels];
   if (is_bell(s)) {
-    float x[kMaxChannels];
     bell_row(s.k_stream, key * s.d_qk, s.d_qk, x);
-    for (int c = 0; c < first; ++c) row[c] = e4m3_of(x[c]);
     scale_channels(first, n, family_scale(s) / 64, x + first);
-    round_row(s.rope_dtype, x + first, n, values);
-    if (s.family == Values::outliers && !fp8)
-      for (int c = 0; c < kLatent; ++c)
-        if (is_outlier(s, c)) values[c] = kv_value(s, key, position, c);
-    if (is_max_family(s.family)) values[kLatent - first] = kv_value(s, key, position, kLatent);
+  } else if (is_needle(s)) {
+    needle_row(s, static_cast<uint32_t>(key), x);
   } else {
-    for (int c = 0; c < first; ++c) row[c] = kv_code(s, key, c);
-    for (int c = 0; c < n; ++c) values[c] = kv_value(s, key, position, first + c);
+    for (int c = 0; c < s.d_qk; ++c) x[c] = static_cast<float>(1 + 2 * (draw_at(s.k_stream, key * s.d_qk + c) >> (c < first ? 61 : 58)));
   }
+  for (int c = 0; c < first; ++c) row[c] = e4m3_of(x[c]);
+  round_row(s.rope_dtype, x + first, n, values);
+  if (s.family == Values::outliers && !fp8)
+    for (int lane = 0; lane < kLatent / 64; ++lane) {
+      const int c = 64 * lane + static_cast<int>(s.outlier_lanes >> (6 * lane) & 63);
+      values[c] = kv_value(s, key, position, c);
+    }
+  if (is_max_family(s.family)) values[kLatent - first] = kv_value(s, key, position, kLatent);
+
   memcpy(row + (fp8 ? Fp8Row656::kRopeOff : 0), values, sizeof(uint16_t) * n);
   for (int group = 0; fp8 && group < Fp8Row656::kGroups; ++group) {
     const float scale = kv_scale(s, key, group);
@@ -127,17 +152,20 @@ void write_kv_row(const ValueSpec& s, int64_t key, int32_t position, uint8_t* ro
 }
 
 void write_q_row(const ValueSpec& s, int64_t row_index, uint32_t needle_key, uint16_t* row) {
-  const bool one_rounding = is_bell(s) && s.q_log2 == 0 && s.family != Values::outliers && s.family != Values::large_logits;
-  if (one_rounding) {
-    float x[kMaxChannels];
-    bell_row(s.q_stream, row_index * s.d_qk, s.d_qk, x);
-    scale_channels(0, s.d_qk, 1.0f, x);
-    for (int c = 0; c < s.d_qk; ++c) x[c] *= s.q_factor;
-    round_row(s.q_dtype, x, s.d_qk, row);
-    if (is_max_family(s.family)) row[kLatent] = q_value(s, row_index, needle_key, kLatent);
-  } else {
+  if (!is_bell(s)) {
     for (int c = 0; c < s.d_qk; ++c) row[c] = q_value(s, row_index, needle_key, c);
+    return;
   }
+  float x[kMaxChannels];
+  bell_row(s.q_stream, row_index * s.d_qk, s.d_qk, x);
+  scale_channels(0, s.d_qk, 1.0f, x);
+  for (int c = 0; c < s.d_qk; ++c) x[c] *= s.q_factor;
+  round_row(s.q_dtype, x, s.d_qk, row);
+  if (const int32_t log2 = q_log2_of(s, row_index); log2 != 0) rescale_row(s.q_dtype, log2, s.d_qk, row);
+  if (is_max_family(s.family)) row[kLatent] = q_value(s, row_index, needle_key, kLatent);
+  if (s.family == Values::outliers)
+    for (int c = 0; c < kLatent; ++c)
+      if (is_outlier(s, c)) row[c] = q_value(s, row_index, needle_key, c);
 }
 
 }  // namespace smla

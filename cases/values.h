@@ -200,6 +200,12 @@ SMLA_HD inline float kv_scale(const ValueSpec& s, int64_t key, int32_t group) {
   return is_outlier(s, group * Fp8Row656::kGroup) ? scale * 100.0f : scale * family_scale(s);
 }
 
+/// The power of two that a finished row of q is multiplied by: `large_logits` has three sizes of rows.
+SMLA_HD inline int32_t q_log2_of(const ValueSpec& s, int64_t row) {
+  if (s.family != Values::large_logits) return s.q_log2;
+  return s.q_log2 + (s.q_dtype == FloatType::fp16 ? 5 : 9) + 3 * static_cast<int32_t>((row / s.h_q + row % s.h_q) % 3);
+}
+
 /// q[c] as 16 bits. row = t * h_q + h (of the case itself, whatever order a variant puts the batch in); needle_key: the key of the row it points at.
 SMLA_HD inline uint16_t q_value(const ValueSpec& s, int64_t row, uint32_t needle_key, int32_t c) {
   if (s.family == Values::exact_mean) return 0;
@@ -208,8 +214,7 @@ SMLA_HD inline uint16_t q_value(const ValueSpec& s, int64_t row, uint32_t needle
   const uint64_t r = draw_at(s.q_stream, row * s.d_qk + c);
   uint16_t bits = round_to(s.q_dtype, static_cast<float>(bell(r)) * channel_scale(c) * s.q_factor);
   if (is_outlier(s, c)) bits = round_to(s.q_dtype, widen(s.q_dtype, bits) * exp2i(-5));
-  int32_t log2 = s.q_log2;
-  if (s.family == Values::large_logits) log2 += (s.q_dtype == FloatType::fp16 ? 5 : 9) + 3 * static_cast<int32_t>((row / s.h_q + row % s.h_q) % 3);
+  const int32_t log2 = q_log2_of(s, row);
   return log2 == 0 ? bits : round_to(s.q_dtype, widen(s.q_dtype, bits) * exp2i(log2));
 }
 

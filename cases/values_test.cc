@@ -62,3 +62,183 @@ TEST_CASE("rows are their elements, for every family and format") {
     }
   }
 }
+
+namespace {
+
+uint64_t fnv(uint64_t hash, const void* bytes, size_t n) {
+  for (size_t i = 0; i < n; ++i) hash = (hash ^ static_cast<const uint8_t*>(bytes)[i]) * 0x100000001b3u;
+  return hash;
+}
+
+struct Golden {
+  const char *values, *kv_format, *q_dtype;
+  uint64_t kv, q;
+};
+// Hashes of two cached rows (keys 123457 and 64 at positions 699 and 130) and of q row 17, from a model of the README's text in exact rational
+// arithmetic.
+const Golden kGolden[] = {
+    {"gaussian", "bf16", "bf16", 0xdc93201de6a1bb87u, 0x69e514f3f0ef69b9u},
+    {"gaussian", "fp16", "fp16", 0x0b2c4a5c35ee91f6u, 0x24341eb4dac8527du},
+    {"gaussian", "fp8_656", "bf16", 0xa30b2d8fcb89d276u, 0xc86b75a37cd4a612u},
+    {"gaussian", "fp8_656", "fp16", 0x782e685a696c7d25u, 0x5189dbba0ffef7b5u},
+    {"needle", "bf16", "bf16", 0x770b9c4c894b1225u, 0x74c484a85f93e7a5u},
+    {"needle", "fp16", "fp16", 0x4f881cb8d28dfd25u, 0x1682d6b6922a8625u},
+    {"needle", "fp8_656", "bf16", 0xac4c20d0ea7aac65u, 0xfe38302b1a97aaa5u},
+    {"needle", "fp8_656", "fp16", 0x526d6f64d0462165u, 0xb512934cd2b1f725u},
+    {"tracer", "bf16", "bf16", 0x770b9c4c894b1225u, 0x74c484a85f93e7a5u},
+    {"tracer", "fp16", "fp16", 0x4f881cb8d28dfd25u, 0x1682d6b6922a8625u},
+    {"tracer", "fp8_656", "bf16", 0xac4c20d0ea7aac65u, 0xfe38302b1a97aaa5u},
+    {"tracer", "fp8_656", "fp16", 0x526d6f64d0462165u, 0xb512934cd2b1f725u},
+    {"exact_mean", "bf16", "bf16", 0xdfa86f9e34bb1604u, 0x36fe4d3f1c233d25u},
+    {"exact_mean", "fp16", "fp16", 0xd51165b9bf9a4f08u, 0x36fe4d3f1c233d25u},
+    {"exact_mean", "fp8_656", "bf16", 0x3a601e9e8908f11bu, 0x36fe4d3f1c233d25u},
+    {"exact_mean", "fp8_656", "fp16", 0x040c0d0c8c0a01a5u, 0x36fe4d3f1c233d25u},
+    {"rising_max", "bf16", "bf16", 0x382b04faddce61d3u, 0x698b6dc88aca4e94u},
+    {"rising_max", "fp16", "fp16", 0x2cf03b3374d9fda1u, 0x67795a65eb65210fu},
+    {"rising_max", "fp8_656", "bf16", 0x3efb787333580d46u, 0xf5a464eed113e39eu},
+    {"rising_max", "fp8_656", "fp16", 0xfda71c97fdb65e1eu, 0xace1ea9bad45648cu},
+    {"falling_max", "bf16", "bf16", 0xe4dc154749ab17a4u, 0x698b6dc88aca4e94u},
+    {"falling_max", "fp16", "fp16", 0xac49cb24781b9ba9u, 0x67795a65eb65210fu},
+    {"falling_max", "fp8_656", "bf16", 0x8356b34f5b2062e9u, 0xf5a464eed113e39eu},
+    {"falling_max", "fp8_656", "fp16", 0x4b9da171b0247ccau, 0xace1ea9bad45648cu},
+    {"sawtooth_max", "bf16", "bf16", 0xeac04231bf89646du, 0x698b6dc88aca4e94u},
+    {"sawtooth_max", "fp16", "fp16", 0x30fa5627ceff4abdu, 0x67795a65eb65210fu},
+    {"sawtooth_max", "fp8_656", "bf16", 0xeda14c22decf0710u, 0xf5a464eed113e39eu},
+    {"sawtooth_max", "fp8_656", "fp16", 0x2ee4b792b0f73406u, 0xace1ea9bad45648cu},
+    {"late_max", "bf16", "bf16", 0x62989a2e2a768569u, 0x698b6dc88aca4e94u},
+    {"late_max", "fp16", "fp16", 0x6930b76e62f53cc8u, 0x67795a65eb65210fu},
+    {"late_max", "fp8_656", "bf16", 0x82a967ed1b16d5a0u, 0xf5a464eed113e39eu},
+    {"late_max", "fp8_656", "fp16", 0x0dbf3fc7f9c056fbu, 0xace1ea9bad45648cu},
+    {"large_logits", "bf16", "bf16", 0xdc93201de6a1bb87u, 0x998335186156336eu},
+    {"large_logits", "fp16", "fp16", 0xbeef2b6bae332b56u, 0xdc3fb10c96b77b99u},
+    {"large_logits", "fp8_656", "bf16", 0xa30b2d8fcb89d276u, 0x7762c7a976d4e08du},
+    {"large_logits", "fp8_656", "fp16", 0x47c0d92dac33b295u, 0x04fa15b9023198a1u},
+    {"outliers", "bf16", "bf16", 0x5dad007c8894cb37u, 0xa368e5c895f1b56bu},
+    {"outliers", "fp16", "fp16", 0xe59bf41130cac2b5u, 0xb6250256ec914b25u},
+    {"outliers", "fp8_656", "bf16", 0x6365c595f4d2530cu, 0x43081f27ae1b2b20u},
+    {"outliers", "fp8_656", "fp16", 0x6fedac6ba8409963u, 0x12caca2bdb615f92u},
+    {"tiny", "bf16", "bf16", 0x871f0bb833403797u, 0x69e514f3f0ef69b9u},
+    {"tiny", "fp16", "fp16", 0xbc030a570bdecd2cu, 0x24341eb4dac8527du},
+    {"tiny", "fp8_656", "bf16", 0x177bb2f9f615eae6u, 0xc86b75a37cd4a612u},
+    {"tiny", "fp8_656", "fp16", 0xa748501c03f86757u, 0x5189dbba0ffef7b5u},
+};
+
+}  // namespace
+
+TEST_CASE("rows have the bits of the definition") {
+  for (const Golden& golden : kGolden) {
+    INFO(golden.values << ' ' << golden.kv_format << ' ' << golden.q_dtype);
+    Case c = parse_line("decode b=3 s_q=2 h_q=5 s_kv=700 topk=600 sm_scale=0.07216878 pattern=sorted seed=5");
+    c.values = parse_enum<Values>("values", golden.values);
+    c.kv_format = parse_enum<KvFormat>("kv_format", golden.kv_format);
+    c.q_dtype = c.rope_dtype = parse_enum<FloatType>("q_dtype", golden.q_dtype);
+    const ValueSpec s = value_spec(c);
+    uint8_t row[1152];
+    uint64_t hash = 0xcbf29ce484222325u;
+    write_kv_row(s, 123457, 699, row);
+    hash = fnv(hash, row, row_bytes(c.kv_format, 576));
+    write_kv_row(s, 64, 130, row);
+    CHECK(fnv(hash, row, row_bytes(c.kv_format, 576)) == golden.kv);
+    uint16_t q[576];
+    write_q_row(s, 17, 999, q);
+    CHECK(fnv(0xcbf29ce484222325u, q, sizeof q) == golden.q);
+  }
+}
+
+TEST_CASE("the generator and the integers have their literal values") {
+  CHECK(draw_at(stream(7, Draw::q), 0) == 0x49b6a28672a03c15u);
+  CHECK(draw_at(stream(7, Draw::q), 1) == 0x00987a93f0385155u);
+  CHECK(draw_at(stream(7, Draw::q), uint64_t{1} << 40) == 0x10c15dec04c422b9u);
+  const int32_t bells[] = {-60, -40, 2, -87, 104, 127, 14, -78, -56, 12, -74, 43};
+  for (int i = 0; i < 12; ++i) CHECK(bell(draw_at(stream(1, Draw::k), i)) == bells[i]);
+  CHECK(mix32(1) == 0x514e28b7u);
+  CHECK(bell(0) == -255);
+  CHECK(bell(~uint64_t{0}) == 255);
+  for (uint32_t centred = 0; centred <= 1020; ++centred)
+    REQUIRE(centred * 64 * 40137u >> 23 == centred * 64 / 209);  // what the vector code divides by
+}
+
+TEST_CASE("16-bit conversions: every value comes back, and what lies between is rounded to nearest even") {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    const float wide = _cvtsh_ss(half);
+    if (std::isfinite(wide)) {
+      REQUIRE(float_bits(from_fp16(half)) == float_bits(wide));
+      REQUIRE(to_fp16(wide) == half);
+    }
+    if ((bits & 0x7f80) != 0x7f80) REQUIRE(to_bf16(from_bf16(half)) == half);
+  }
+  for (uint32_t i = 0; i < 1000000; ++i) {
+    const float x = static_cast<float>(static_cast<int32_t>(splitmix64(i) >> 32)) * exp2i(-16 - static_cast<int32_t>(i % 40));
+    REQUIRE(to_fp16(x) == _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  CHECK(to_bf16(1.00390625f) == 0x3f80);  // 1 + 2^-8, a tie: to even
+  CHECK(to_bf16(1.01171875f) == 0x3f82);  // 1 + 3 * 2^-8, a tie: to even
+  CHECK(to_bf16(1.003906369f) == 0x3f81);
+  CHECK(to_fp16(0x1p-25f) == 0);  // half the smallest subnormal, a tie: to even
+  CHECK(to_fp16(0x1.8p-24f) == 2);
+}
+
+TEST_CASE("e4m3 codes of integers are the nearest ones") {
+  const auto value = [](int code) { return (code & 0x80 ? -1 : 1) * std::ldexp(1 + (code & 7) / 8.0, (code >> 3 & 15) - 7); };
+  for (int integer = -255; integer <= 255; ++integer) {
+    const int code = e4m3_of(static_cast<float>(integer));
+    if (integer == 0) {
+      REQUIRE(code == 0);
+      continue;
+    }
+    const double error = std::fabs(value(code) - integer);
+    for (int other = 0; other < 256; ++other) {
+      if ((other & 0x78) == 0 || (other & 0x7f) == 0x7f) continue;  // subnormal or nan
+      const double its_error = std::fabs(value(other) - integer);
+      REQUIRE(error <= its_error);
+      if (error == its_error && other != code) REQUIRE(code % 2 == 0);
+    }
+  }
+}
+
+TEST_CASE("gaussian logits have a standard deviation of about 2 in every format") {
+  for (const std::string format : {"kv_format=bf16", "q_dtype=fp16 kv_format=fp16", "kv_format=fp8_656", "kv_format=fp8_656 scales=pow2"})
+    for (const std::string sm_scale : {"0.0625", "0.07216878", "0.3"}) {
+      const Case c = parse_line("decode b=1 s_q=1 h_q=8 s_kv=4096 topk=64 " + format + " sm_scale=" + sm_scale);
+      const ValueSpec s = value_spec(c);
+      const auto decoded = [&](int64_t key, int32_t ch) {
+        if (c.kv_format != KvFormat::fp8_656 || ch >= 512) return static_cast<double>(widen(c.rope_dtype, kv_value(s, key, 0, ch)));
+        const int code = kv_code(s, key, ch);
+        const double magnitude = (code & 0x7f) == 0 ? 0 : std::ldexp(8 + (code & 7), (code >> 3 & 15) - 10);
+        return (code & 0x80 ? -magnitude : magnitude) * static_cast<double>(kv_scale(s, key, ch / 128));
+      };
+      double logits[8][256] = {}, sum = 0, sum2 = 0;
+      for (int32_t ch = 0; ch < 576; ++ch) {
+        double q[8];
+        for (int64_t row = 0; row < 8; ++row) q[row] = static_cast<double>(widen(c.q_dtype, q_value(s, row, 0, ch)));
+        for (int64_t key = 0; key < 256; ++key) {
+          const double k = decoded(key, ch);
+          for (int64_t row = 0; row < 8; ++row) logits[row][key] += k * q[row] * static_cast<double>(c.sm_scale);
+        }
+      }
+      for (const auto& row : logits)
+        for (const double logit : row) sum += logit, sum2 += logit * logit;
+      const double n = 256 * 8, mean = sum / n, deviation = std::sqrt(sum2 / n - mean * mean);
+      INFO(to_line(c) << " mean " << mean << " deviation " << deviation);
+      CHECK(std::fabs(mean) < 0.3);
+      CHECK(deviation > 1.8);
+      CHECK(deviation < 2.25);
+    }
+}
+
+TEST_CASE("arbitrary scales are no powers of two, pow2 scales are") {
+  const Case c = parse_line("decode b=1 s_q=1 h_q=1 s_kv=64 topk=64 kv_format=fp8_656");
+  ValueSpec s = value_spec(c);
+  int powers = 0;
+  for (int64_t key = 0; key < 1000; ++key)
+    for (int32_t group = 0; group < 4; ++group) {
+      s.pow2_scales = false;
+      const float scale = kv_scale(s, key, group);
+      REQUIRE((scale >= 0x1p-6f && scale < 0x1p-5f));
+      powers += (float_bits(scale) & 0x7fffff) == 0;
+      s.pow2_scales = true;
+      REQUIRE((kv_scale(s, key, group) == 0x1p-6f || kv_scale(s, key, group) == 0x1p-5f));
+    }
+  CHECK(powers < 3);
+}
