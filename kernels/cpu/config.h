@@ -21,8 +21,8 @@ struct Config {
   Source source = Source::indices;
   Rounding q = Rounding::exact;  // e4m3: each head's q is divided by its largest / 448 first
   Rounding p = Rounding::q;
-  float p_scale = 1;  // P times this is what gets rounded
-  RowSum row_sum = RowSum::exact;
+  float p_scale = 1;               // P times this is what gets rounded
+  RowSum row_sum = RowSum::exact;  // rounded: P is rounded before it is summed; not with Fp8::fold, where it would be rounded twice
   MaxRule max_rule = MaxRule::exact;
   Rounding part = Rounding::fp32;
   Fp8 fp8 = Fp8::fold;

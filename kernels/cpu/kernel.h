@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cpu/naive.h"
 #include "kernels/cpu/steps.h"
 
 namespace smla::cpu {
@@ -28,6 +27,8 @@ template <class B>
 constexpr Spec::Body healthy() {
   return {B::workspace_bytes, B::splits, [](const Steps*, const Call& c, void* workspace) { B::run(Healthy(), c, workspace); }, B::refuses};
 }
+
+inline Config naive_config() { return {.p = Rounding::fp32, .fp8 = Fp8::fp32, .own_splits = OwnSplits::one}; }
 
 /// The door's structs of a table of specs (which must outlive them).
 std::vector<smla_kernel> door(std::span<const Spec> specs);

@@ -48,7 +48,10 @@ struct NaiveBody {
       return key.counts;
     };
 
-    for (int h = 0; h < h_q; ++h) s.load_q(c, row, h, mine.q + h * d_qk);
+    for (int h = 0; h < h_q; ++h) {
+      const float factor = s.load_q(c, row, h, mine.q + h * d_qk);
+      for (int d = 0; d < d_qk; ++d) mine.q[h * d_qk + d] *= factor;
+    }
     for (int64_t i = 0; i < keys; ++i) {
       const bool counts = load(i, Side::k);
       for (int h = 0; h < h_q; ++h) mine.x[h * max_keys + i] = s.masked(dot(mine.q + h * d_qk, mine.key, d_qk) * s.sm_scale(c), counts);

@@ -104,10 +104,10 @@ inline float dot(const float* a, const float* b, int n) {
 /// Sum of n floats in eight lanes.
 inline float sum(const float* a, int64_t n) {
   float lanes[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  const int64_t whole = n / 8 * 8;
+  for (int64_t i = 0; i < whole; i += 8)
     for (int lane = 0; lane < 8; ++lane) lanes[lane] += a[i + lane];
-  for (; i < n; ++i) lanes[i % 8] += a[i];
+  for (int64_t i = whole; i < n; ++i) lanes[i - whole] += a[i];
   return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 

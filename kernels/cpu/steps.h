@@ -7,6 +7,7 @@
 
 #include "cases/kv_format.h"
 #include "kernels/cpu/config.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/number.h"
 
 namespace smla::cpu {
@@ -52,12 +53,18 @@ struct Finished {
   float lse, scale;
 };
 
-inline constexpr int kTile = 64;  // keys multiplied at once by the blocked body
-
 struct Steps {
   // ---- the work
   virtual int64_t rows(const Call& c) const { return int64_t{c.p.b} * c.p.s_q; }
   virtual Row row(const Call& c, int64_t t) const { return {t, static_cast<int32_t>(t / c.p.s_q), static_cast<int32_t>(t % c.p.s_q)}; }
+
+  /// The keys of a row that one split attends to: whole tiles, shared out evenly.
+  virtual Range range(const Call& c, const Row& row, int split, int splits) const {
+    const int64_t n = keys(c, row), tiles = (n + kTile - 1) / kTile;
+    return {std::min(n, tiles * split / splits * kTile), std::min(n, tiles * (split + 1) / splits * kTile)};
+  }
+  /// Splits of a token that have arrived: from zero at every call, whatever the workspace holds.
+  virtual void reset(const Call& c, int32_t* arrived) const { std::fill_n(arrived, rows(c), 0); }
 
   // ---- where things stand
   virtual const int32_t* index_row(const Call& c, const Row& row) const {
@@ -96,6 +103,8 @@ struct Steps {
     const bool valid = this->valid(c, slot);
     return {slot, valid, valid};
   }
+  /// What fills the last tile behind the row's last entry.
+  virtual Key key_behind(const Call&, const Row&, int64_t /*i*/) const { return {-1, false, false}; }
   virtual int64_t table_slot(const Call& c, const Row& row, int64_t position) const {
     return int64_t{table_row(c, row)[position / c.p.page_size]} * c.p.page_size + position % c.p.page_size;
   }
@@ -126,7 +135,16 @@ struct Steps {
   virtual void decode_rope(const Call& c, const uint16_t* rope, float* values) const {
     decode_16(static_cast<FloatType>(c.p.rope_dtype), rope, values, Fp8Row656::kRope);
   }
-  virtual void load_q(const Call& c, const Row& row, int h, float* q) const { decode_16(c.q_type(), q_row(c, row, h), q, c.p.d_qk); }
+  /// d_qk floats of q. Returns the factor that they are still to be multiplied by.
+  virtual float load_q(const Call& c, const Row& row, int h, float* q) const {
+    decode_16(c.q_type(), q_row(c, row, h), q, c.p.d_qk);
+    if (c.config.q == Rounding::exact) return 1;
+    float largest = 0;
+    for (int d = 0; d < c.p.d_qk; ++d) largest = std::max(largest, std::fabs(q[d]));
+    const float scale = largest > 0 ? largest / 448 : 1;
+    for (int d = 0; d < c.p.d_qk; ++d) q[d] = rounded(q[d] / scale, c.config.q, c.q_type());
+    return scale;
+  }
 
   // ---- scores and softmax
   virtual float sm_scale(const Call& c) const { return c.p.sm_scale; }
@@ -144,12 +162,45 @@ struct Steps {
     const float factor = exp(m_old - anchor(m_new));
     return {factor, factor};
   }
-  virtual float round_p(const Call& c, float p) const { return rounded(p, c.config.p, c.q_type()); }
+  virtual void scores(const float* q, const float* k, int heads, int width, const ScaledChannels* segments, int num_segments, float* x) const {
+    cpu::scores(q, k, heads, width, segments, num_segments, x);
+  }
+  virtual void weigh(const float* p, const float* v, int heads, int width, int begin, int end, const float* factor, float norm, float* acc,
+                     int d_v) const {
+    cpu::weigh(p, v, heads, width, begin, end, factor, norm, acc, d_v);
+  }
+  virtual void round_p(const Call& c, float* p, int n) const {
+    if (c.config.p == Rounding::fp32) return;
+    for (int i = 0; i < n; ++i) p[i] = rounded(p[i] * c.config.p_scale, c.config.p, c.q_type());
+  }
+  /// out = the tile's scales of one group over a power of two, which is returned: the largest comes to lie in [1/2, 1).   scale [kTile], `stride`
+  /// apart.
+  virtual float fold(const float* scale, int stride, float* out) const {
+    float largest = 0;
+    for (int i = 0; i < kTile; ++i) largest = std::max(largest, scale[i * stride]);
+    int exponent = 0;
+    std::frexp(largest, &exponent);
+    const float norm = std::ldexp(1.f, exponent), inverse = std::ldexp(1.f, -exponent);
+    for (int i = 0; i < kTile; ++i) out[i] = scale[i * stride] * inverse;
+    return norm;
+  }
   virtual void accumulated(const Call&, float* /*acc*/, int /*n*/) const {}
   /// sum = sum of exp(x - m).
   virtual Finished finish(float m, float sum, bool /*split*/) const {
     return sum == 0.f ? Finished{-kInf, 0.f} : Finished{m + std::log(sum), 1.f / sum};
   }
+
+  // ---- the merge of splits
+  /// Index of a partial (out, lse) of one head.
+  virtual int64_t part_at(const Call& c, const Row& row, int split, int splits, int h) const { return (row.t * splits + split) * c.p.h_q + h; }
+  virtual int64_t part_written_at(const Call& c, const Row& row, int split, int splits, int h) const { return part_at(c, row, split, splits, h); }
+  /// exp(lse - of), -inf - -inf being no number.
+  virtual float merge_term(float lse, float of) const { return exp(lse - anchor(of)); }
+  virtual float merged_lse(float max, float sum) const { return sum == 0.f ? -kInf : max + std::log(sum); }
+  virtual float merge_weight(float lse, float merged, int /*splits*/) const { return merge_term(lse, merged); }
+  /// A split that saw no key has no partial output: what stands there must not be multiplied, not even by 0.
+  virtual bool merge_skips(float weight) const { return weight == 0.f; }
+  virtual int merge_order(int i, int /*splits*/) const { return i; }
 
   // ---- the answer
   virtual float sink(const Call& c, const Row&, int h) const { return c.io.sink ? c.io.sink[h] : -kInf; }
