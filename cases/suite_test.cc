@@ -133,3 +133,24 @@ TEST_CASE("quick: every pattern, family and format, head counts, the models, and
   CHECK(std::count(lines.begin(), lines.end(), "decode b=1 s_q=1 h_q=8 s_kv=32768 topk=2048 kv_format=fp8_656 pattern=sink_and_recent") == 1);
   CHECK(std::count(lines.begin(), lines.end(), "decode b=1 s_q=1 h_q=128 s_kv=8192 topk=2048 kv_format=fp8_656 sm_scale=0.07216878") == 1);
 }
+
+TEST_CASE("throughput holds the models' shapes, and stress the ends of counters") {
+  const auto has = [](const std::vector<std::string>& lines, const std::string& line) { return std::count(lines.begin(), lines.end(), line) == 1; };
+  const std::vector<std::string> throughput = lines_of(load_suite("throughput"));
+  for (const std::string heads : {"8", "16", "64"})
+    for (const std::string b : {"1", "8", "32", "128"})
+      CHECK(has(throughput, "decode b=" + b + " s_q=1 h_q=" + heads + " s_kv=32768 topk=2048 kv_format=fp8_656 pattern=sink_and_recent"));
+  for (const std::string heads : {"16", "128"}) {
+    CHECK(has(throughput, "decode b=128 s_q=1 h_q=" + heads + " s_kv=32768 topk=2048 sm_scale=0.07216878 pattern=sink_and_recent"));
+    CHECK(has(throughput, "prefill b=1 s_q=4096 h_q=" + heads + " s_kv=32768 topk=2048 sm_scale=0.07216878 pattern=sink_and_recent"));
+  }
+  double most_rows = 0, most_requests = 0, cpu_work = 0;
+  for (const SuiteCase& item : load_suite("stress").cases) {
+    most_rows = std::max(most_rows, static_cast<double>(item.c.tokens()));
+    most_requests = std::max(most_requests, static_cast<double>(item.c.b));
+    if (item.tags.empty()) cpu_work += work_of(item.c);
+  }
+  CHECK(most_rows > 65535);
+  CHECK(most_requests > 65535);
+  CHECK(cpu_work < 1 << 25);
+}
