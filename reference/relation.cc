@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/relation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+namespace smla {
+
+Answer answer(std::span<const float> out, double lse, const Contract& contract, RowBudget budget) {
+  return {{out.begin(), out.end()}, contract.lse_base == LseBase::two ? lse * std::numbers::ln2 : lse, std::move(budget)};
+}
+
+Answer merge(const Answer& a, const Answer& b, double sink, bool sink_in_lse) {
+  // Z_i = exp(lse_i) + exp(sink) divides the weights of half i, Z those of the whole:
+  // out = sum_i Z_i / Z out_i,  d out / d lse_i = exp(lse_i) / Z (out_i - out),  d lse / d lse_i = exp(lse_i - lse).
+  const double scale = std::max({a.lse, b.lse, sink}), exp_sink = std::exp(sink - scale);
+  const double exp_lse[] = {std::exp(a.lse - scale), std::exp(b.lse - scale)};
+  const double beside = sink_in_lse ? 0 : exp_sink, Z_half[] = {exp_lse[0] + beside, exp_lse[1] + beside}, Z = Z_half[0] + Z_half[1] - exp_sink;
+  const Answer* half[] = {&a, &b};
+
+  Answer whole;
+  whole.lse = scale + std::log(Z - beside);
+  double random2 = 0, lse_sigma[2];
+  for (int i = 0; i < 2; ++i) {
+    const LseBudget& lse = half[i]->budget.lse;
+    const double share = exp_lse[i] / (Z - beside);
+    random2 += share * share * lse.random * lse.random;
+    whole.budget.lse.fixed += share * lse.fixed;
+    lse_sigma[i] = lse.random / 6 + lse.fixed / std::numbers::sqrt3;
+  }
+  whole.budget.lse.random = std::sqrt(random2);
+  for (size_t d = 0; d < a.out.size(); ++d) {
+    const double out = (Z_half[0] * a.out[d] + Z_half[1] * b.out[d]) / Z;
+    double variance = 0;
+    for (int i = 0; i < 2; ++i)
+      variance += std::pow(Z_half[i] / Z * half[i]->budget.sigma[d], 2) + std::pow(exp_lse[i] / Z * (half[i]->out[d] - out) * lse_sigma[i], 2);
+    whole.out.push_back(out);
+    whole.budget.sigma.push_back(std::sqrt(variance));
+  }
+  return whole;
+}
+
+Relation relate(const Answer& a, const Answer& b) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto ratio = [](double x, double y, double limit) {
+    const double each = x == y ? 0 : std::fabs(x - y) / limit;
+    return std::isnan(each) ? kInfinity : each;
+  };
+  Relation relation;
+  for (size_t d = 0; d < a.out.size(); ++d) {
+    const double z = ratio(a.out[d], b.out[d], std::hypot(a.budget.sigma[d], b.budget.sigma[d]));
+    if (z > relation.z_max) relation.z_max = z, relation.z_argmax = static_cast<int32_t>(d);
+  }
+  const LseBudget &la = a.budget.lse, &lb = b.budget.lse;
+  relation.lse_ratio = ratio(a.lse, b.lse, std::hypot(la.random, lb.random) + la.fixed + lb.fixed);
+  return relation;
+}
+
+}  // namespace smla
