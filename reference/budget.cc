@@ -107,8 +107,8 @@ RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, co
 LseBudget lse_budget(double lse, double x_max, double lse_var, double sum_pt2, double pt_max, double n, double sink, const Contract& contract,
                      FloatType q_dtype) {
   if (!contract.sink_in_lse) sink = -kInfinity;
-  const double keep = 1 / (1 + std::exp(sink - lse));  // the sink adds exactly exp(s): this share of an error of exp(lse) is left
-  double variance3 = lse_var, fixed = 0;
+  const double keep = 1 / (1 + std::exp(sink - lse));   // the sink adds exactly exp(s): this share of an error of exp(lse) is left
+  double variance3 = lse_var + kE * kE * n, fixed = 0;  // n additions in fp32, in any order
   if (contract.row_sum == RowSum::rounded) {
     const double u_p = unit_roundoff(contract.p, q_dtype);
     variance3 += square(u_p) * sum_pt2 + n * square(p_underflow(contract, q_dtype) * pt_max);

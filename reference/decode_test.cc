@@ -74,14 +74,14 @@ TEST_CASE("a 656-byte row is 512 codes, 4 scales and 64 RoPE values") {
     }
     std::vector<double> values(576);
     decode_row(c, row.data(), values.data());
-    for (int i = 0; i < 512; ++i) REQUIRE(values[i] == by_definition(i * 37 % 126, 4, 3, 7) * scale[i / 128]);   // exact: 4 + 24 bits
+    for (int i = 0; i < 512; ++i) REQUIRE(values[i] == by_definition(i * 37 % 126, 4, 3, 7) * scale[i / 128]);  // exact: 4 + 24 bits
     for (int i = 0; i < 64; ++i) REQUIRE(values[512 + i] == (rope == FloatType::fp16 ? 1 + i / 1024.0 : 0x1p-7 * (1 + i / 128.0)));
   }
 }
 
 TEST_CASE("16-bit rows are their d_qk values, and a format that is not judged yet says so") {
   Case c;
-  c.d_qk = 1100;   // longer than one pass of the decoder
+  c.d_qk = 1100;  // longer than one pass of the decoder
   std::vector<uint16_t> row(c.d_qk);
   for (int i = 0; i < c.d_qk; ++i) row[i] = static_cast<uint16_t>(0x3f80 + i % 128);
   std::vector<double> values(c.d_qk);

@@ -111,11 +111,12 @@ bool near_row(const M& got, int64_t row, const std::vector<long double>& expecte
 }
 
 TEST_CASE("the oracle is the definition, for every sum that it returns") {
-  const char* line = GENERATE("decode b=3 s_q=2 h_q=3 s_kv=200 topk=70 pattern=interleaved_invalid sink=mixed lens=mixed",
-                              "decode b=2 s_q=1 h_q=2 s_kv=300 topk=130 kv_format=fp8_656 pattern=duplicates sink=finite",
-                              "decode b=2 s_q=2 h_q=2 s_kv=300 topk=90 q_dtype=fp16 kv_format=fp16 pattern=all_invalid topk_length=1",
-                              "prefill b=1 s_q=4 h_q=2 s_kv=64 topk=100 d_qk=512 pattern=short_context",
-                              "decode b=1 s_q=1 h_q=5 s_kv=800 topk=600 kv_format=fp8_656 q_dtype=fp16 rope_dtype=fp16 values=late_max pattern=sorted");
+  const char* line =
+      GENERATE("decode b=3 s_q=2 h_q=3 s_kv=200 topk=70 pattern=interleaved_invalid sink=mixed lens=mixed",
+               "decode b=2 s_q=1 h_q=2 s_kv=300 topk=130 kv_format=fp8_656 pattern=duplicates sink=finite",
+               "decode b=2 s_q=2 h_q=2 s_kv=300 topk=90 q_dtype=fp16 kv_format=fp16 pattern=all_invalid topk_length=1",
+               "prefill b=1 s_q=4 h_q=2 s_kv=64 topk=100 d_qk=512 pattern=short_context",
+               "decode b=1 s_q=1 h_q=5 s_kv=800 topk=600 kv_format=fp8_656 q_dtype=fp16 rope_dtype=fp16 values=late_max pattern=sorted");
   CAPTURE(line);
   const Inputs in = make_inputs(parse_line(line));
   const std::vector<ScoreError> errors = {{}, {0x1p-8, 0, false}, {0x1p-8, 0x1p-11, true}};
@@ -200,7 +201,7 @@ TEST_CASE("closed forms") {
     std::reverse(in.indices.begin(), in.indices.end());
     in.c.topk = 64;
     in.indices.resize(64, slot);
-    in.indices[2] = std::exchange(in.indices[40], in.indices[2]);   // a key moves behind 32, where an extra one stood
+    in.indices[2] = std::exchange(in.indices[40], in.indices[2]);  // a key moves behind 32, where an extra one stood
     in.indices[2] = -7;
     in.indices[41] = static_cast<int32_t>(in.num_slots);
     in.topk_length = {41};

@@ -18,15 +18,16 @@ Answer merge(const Answer& a, const Answer& b, double sink, bool sink_in_lse) {
   // out = sum_i Z_i / Z out_i,  d out / d lse_i = exp(lse_i) / Z (out_i - out),  d lse / d lse_i = exp(lse_i - lse).
   const double scale = std::max({a.lse, b.lse, sink}), exp_sink = std::exp(sink - scale);
   const double exp_lse[] = {std::exp(a.lse - scale), std::exp(b.lse - scale)};
-  const double beside = sink_in_lse ? 0 : exp_sink, Z_half[] = {exp_lse[0] + beside, exp_lse[1] + beside}, Z = Z_half[0] + Z_half[1] - exp_sink;
+  const double sum_exp_lse = exp_lse[0] + exp_lse[1] - (sink_in_lse ? exp_sink : 0), beside = sink_in_lse ? 0 : exp_sink;
+  const double Z_half[] = {exp_lse[0] + beside, exp_lse[1] + beside}, Z = sum_exp_lse + beside;
   const Answer* half[] = {&a, &b};
 
   Answer whole;
-  whole.lse = scale + std::log(Z - beside);
+  whole.lse = scale + std::log(sum_exp_lse);
   double random2 = 0, lse_sigma[2];
   for (int i = 0; i < 2; ++i) {
     const LseBudget& lse = half[i]->budget.lse;
-    const double share = exp_lse[i] / (Z - beside);
+    const double share = exp_lse[i] / sum_exp_lse;
     random2 += share * share * lse.random * lse.random;
     whole.budget.lse.fixed += share * lse.fixed;
     lse_sigma[i] = lse.random / 6 + lse.fixed / std::numbers::sqrt3;

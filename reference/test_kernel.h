@@ -24,18 +24,33 @@ inline float round16(float x, FloatType type, bool truncate = false) {
 }
 
 enum class Fault {
-  none, key_dropped, key_doubled, key_of_a_neighbour, v_of_one_key, rope_omitted, scale_wrong, heads_swapped, one_head_zero, zeros, mean_v, sink_ignored,
-  out_truncated, p_truncated, merge_by_average, lse_of_one_key_more, out_nan
+  none,
+  key_dropped,
+  key_doubled,
+  key_of_a_neighbour,
+  v_of_one_key,
+  rope_omitted,
+  scale_wrong,
+  heads_swapped,
+  one_head_zero,
+  zeros,
+  mean_v,
+  sink_ignored,
+  out_truncated,
+  p_truncated,
+  merge_by_average,
+  lse_of_one_key_more,
+  out_nan
 };
 struct Kernel {
   Fault fault = Fault::none;
   int splits = 1;
-  bool p_exact = false;   // else in q's type
+  bool p_exact = false;  // else in q's type
   bool row_sum_rounded = false;
 };
 struct Output {
-  Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> out;   // [h_q][d_v], values of q's type
-  std::vector<double> lse;                                                     // [h_q] base e, sink excluded
+  Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> out;  // [h_q][d_v], values of q's type
+  std::vector<double> lse;                                                    // [h_q] base e, sink excluded
 };
 
 /// Token t. The faulty key is the middle one of the row.
@@ -77,7 +92,7 @@ inline Output run(const Inputs& in, int64_t t, const Kernel& kernel) {
   for (int32_t h = 0; h < c.h_q && n > 0; ++h) {
     const int64_t splits = std::min<int64_t>(kernel.splits, n);
     std::vector<Eigen::RowVectorXf> parts;
-    std::vector<float> lses;   // base 2
+    std::vector<float> lses;  // base 2
     for (int64_t split = 0; split < splits; ++split) {
       const int64_t first = n * split / splits, count = n * (split + 1) / splits - first;
       const float m = S.row(h).segment(first, count).maxCoeff() * scale;
