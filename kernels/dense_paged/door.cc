@@ -16,12 +16,12 @@ int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
   mma_contract(*p, out);
   return 0;
 }
-int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return mma_workspace_bytes(*p, p->s_kv); }
+int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return mma_workspace_bytes(plan_mma(*p, p->s_kv), int64_t{p->b} * p->s_q); }
 int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void*, void*) {
-  return report(prepare_mma(*p, p->s_kv), "dense_paged: load");
+  return report(prepare_mma(plan_mma(*p, p->s_kv)), "dense_paged: load");
 }
 int launch(const smla_kernel*, const smla_problem* p, const smla_buffers* b, void* workspace, void* stream) {
-  return report(launch_mma(*p, dense_job(*p, *b), p->s_kv, workspace, static_cast<cudaStream_t>(stream)), "dense_paged: launch");
+  return report(launch_mma(plan_mma(*p, p->s_kv), dense_job(*p, *b), p->device_cc, workspace, static_cast<cudaStream_t>(stream)), "dense_paged: launch");
 }
 int32_t splits_used(const smla_kernel*, const smla_problem* p) { return plan_mma(*p, p->s_kv).num_splits; }
 

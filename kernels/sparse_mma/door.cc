@@ -12,12 +12,12 @@ int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
   mma_contract(*p, out);
   return 0;
 }
-int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return mma_workspace_bytes(*p, p->topk); }
+int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return mma_workspace_bytes(plan_mma(*p, p->topk), int64_t{p->b} * p->s_q); }
 int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void*, void*) {
-  return report(prepare_mma(*p, p->topk), "sparse_mma: load");
+  return report(prepare_mma(plan_mma(*p, p->topk)), "sparse_mma: load");
 }
 int launch(const smla_kernel*, const smla_problem* p, const smla_buffers* b, void* workspace, void* stream) {
-  return report(launch_mma(*p, sparse_job(*p, *b), p->topk, workspace, static_cast<cudaStream_t>(stream)), "sparse_mma: launch");
+  return report(launch_mma(plan_mma(*p, p->topk), sparse_job(*p, *b), p->device_cc, workspace, static_cast<cudaStream_t>(stream)), "sparse_mma: launch");
 }
 int32_t splits_used(const smla_kernel*, const smla_problem* p) { return plan_mma(*p, p->topk).num_splits; }
 

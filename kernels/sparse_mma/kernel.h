@@ -3,6 +3,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <span>
+
 #include "kernels/common/job.h"
 #include "kernels/sparse_mma/config.h"
 
@@ -18,11 +20,13 @@ struct MmaPlan {
   int head_blocks, num_splits;
 };
 MmaPlan plan_mma(const smla_problem& problem, int64_t max_entries);
-int64_t mma_workspace_bytes(const smla_problem& problem, int64_t max_entries);
+/// The instances of a KV format (SMLA_KV_*), for measuring: plan_mma chooses among them.
+std::span<const MmaInstance* const> mma_instances(int kv_format);
+int64_t mma_workspace_bytes(const MmaPlan& plan, int64_t tokens);
+/// Loads the instance that the plan names.
+cudaError_t prepare_mma(const MmaPlan& plan);
 /// Launches the split kernel and, for more than one split, the merge. The workspace may be dirty.
-cudaError_t launch_mma(const smla_problem& problem, const Job& job, int64_t max_entries, void* workspace, cudaStream_t stream);
-/// Loads the instance that launch_mma will use.
-cudaError_t prepare_mma(const smla_problem& problem, int64_t max_entries);
+cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream);
 /// What the mma.sync body can do. 1 = supported.
 int mma_supports(const smla_problem& problem, char* reason, uint64_t reason_bytes);
 /// The precision of the mma.sync body for this problem's format.

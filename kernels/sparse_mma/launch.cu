@@ -5,10 +5,9 @@
 
 namespace smla::cuda {
 
-cudaError_t launch_mma(const smla_problem& p, const Job& job, int64_t max_entries, void* workspace, cudaStream_t stream) {
-  const MmaPlan plan = plan_mma(p, max_entries);
+cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream) {
   const MmaInstance& instance = *plan.instance;
-  if (const cudaError_t status = allow_shared_memory(instance.kernel, instance.shared_bytes); status != cudaSuccess) return status;
+  if (const cudaError_t status = prepare_mma(plan); status != cudaSuccess) return status;
   MmaParams params{job, partials_in(workspace, job.tokens, plan.head_blocks * instance.heads / 2, plan.num_splits), plan.head_blocks,
                    plan.num_splits};
   void* arguments[] = {&params};
@@ -16,7 +15,7 @@ cudaError_t launch_mma(const smla_problem& p, const Job& job, int64_t max_entrie
   const cudaError_t status =
       cudaLaunchKernel(instance.kernel, dim3(blocks), dim3(instance.threads), arguments, static_cast<size_t>(instance.shared_bytes), stream);
   if (status != cudaSuccess || plan.num_splits == 1) return status;
-  return launch_combine(job, params.partials, job.fp8 ? UnitOrder::mma8 : UnitOrder::mma16, p.device_cc >= 90, stream);
+  return launch_combine(job, params.partials, job.fp8 ? UnitOrder::mma8 : UnitOrder::mma16, device_cc >= 90, stream);
 }
 
 }  // namespace smla::cuda

@@ -15,27 +15,26 @@ SMLA_MMA_FORMATS(SMLA_DECLARE)
 
 namespace {
 
-struct Family {  // of one KV format; see instances/
-  const MmaInstance &h8_deep, &h8_wide, &h16, &h32;
-};
-#define SMLA_FAMILY(format) {format##_h8_deep, format##_h8_wide, format##_h16, format##_h32},
-const Family kFamilies[] = {SMLA_MMA_FORMATS(SMLA_FAMILY)};  // index: SMLA_KV_*
+enum { kH8Deep, kH8Wide, kH16, kH32 };
+#define SMLA_FAMILY(format) {&format##_h8_deep, &format##_h8_wide, &format##_h16, &format##_h32},
+const MmaInstance* const kFamilies[][4] = {SMLA_MMA_FORMATS(SMLA_FAMILY)};  // index: SMLA_KV_*
 #undef SMLA_FAMILY
 
-const MmaInstance& choose(const smla_problem& p, int64_t tokens) {
-  const Family& family = kFamilies[p.kv_format];
+int choose(const smla_problem& p, int64_t tokens) {
   if (p.h_q <= 8 || (p.h_q <= 16 && tokens <= 2)) {  // one token: two blocks that share rows in L2 beat one with half the warps
     const int64_t units = tokens * ((p.h_q + 7) / 8);
-    return 3 * units > 2 * p.sm_count ? family.h8_wide : family.h8_deep;
+    return 3 * units > 2 * p.sm_count ? kH8Wide : kH8Deep;
   }
-  return p.h_q <= 16 ? family.h16 : family.h32;
+  return p.h_q <= 16 ? kH16 : kH32;
 }
 
 }  // namespace
 
+std::span<const MmaInstance* const> mma_instances(int kv_format) { return kFamilies[kv_format]; }
+
 MmaPlan plan_mma(const smla_problem& p, int64_t max_entries) {
   const int64_t tokens = int64_t{p.b} * p.s_q;
-  MmaPlan plan{&choose(p, tokens), 1, p.num_splits};
+  MmaPlan plan{kFamilies[p.kv_format][choose(p, tokens)], 1, p.num_splits};
   plan.head_blocks = (p.h_q + plan.instance->heads - 1) / plan.instance->heads;
   if (p.num_splits > 0) return plan;
   // Splits so that one wave of resident blocks covers the job: a power of two (equal shares, whole batches in the merge), and at least 16 entries
@@ -50,15 +49,11 @@ MmaPlan plan_mma(const smla_problem& p, int64_t max_entries) {
   return plan;
 }
 
-int64_t mma_workspace_bytes(const smla_problem& p, int64_t max_entries) {
-  const MmaPlan plan = plan_mma(p, max_entries);
-  return partial_bytes(int64_t{p.b} * p.s_q, plan.head_blocks * plan.instance->heads / 2, plan.num_splits);
+int64_t mma_workspace_bytes(const MmaPlan& plan, int64_t tokens) {
+  return partial_bytes(tokens, plan.head_blocks * plan.instance->heads / 2, plan.num_splits);
 }
 
-cudaError_t prepare_mma(const smla_problem& p, int64_t max_entries) {
-  const MmaInstance& instance = *plan_mma(p, max_entries).instance;
-  return allow_shared_memory(instance.kernel, instance.shared_bytes);
-}
+cudaError_t prepare_mma(const MmaPlan& plan) { return allow_shared_memory(plan.instance->kernel, plan.instance->shared_bytes); }
 
 int mma_supports(const smla_problem& p, char* reason, uint64_t n) {
   if (!supports_common(p, 80, false, "mma.sync of bf16", reason, n)) return 0;

@@ -23,9 +23,9 @@ int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
   mma_contract(*p, out);
   return 0;
 }
-int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return lists_bytes(*p) + mma_workspace_bytes(*p, p->topk); }
+int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return lists_bytes(*p) + mma_workspace_bytes(plan_mma(*p, p->topk), int64_t{p->b} * p->s_q); }
 int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void*, void*) {
-  return report(prepare_mma(*p, p->topk), "virtual_block_table: load");
+  return report(prepare_mma(plan_mma(*p, p->topk)), "virtual_block_table: load");
 }
 int launch(const smla_kernel*, const smla_problem* p, const smla_buffers* b, void* workspace, void* stream_) {
   const auto stream = static_cast<cudaStream_t>(stream_);
@@ -46,7 +46,7 @@ int launch(const smla_kernel*, const smla_problem* p, const smla_buffers* b, voi
   job.keys.positions = 1;  // the dense reading: entry e is position e, its page (of one row) stands in the table
   job.keys.page = FastDiv::by(1);
   char* partials = static_cast<char*>(workspace) + lists_bytes(*p);
-  return report(launch_mma(*p, job, p->topk, partials, stream), "virtual_block_table: launch");
+  return report(launch_mma(plan_mma(*p, p->topk), job, p->device_cc, partials, stream), "virtual_block_table: launch");
 }
 int32_t splits_used(const smla_kernel*, const smla_problem* p) { return plan_mma(*p, p->topk).num_splits; }
 
