@@ -9,7 +9,8 @@ foreach(room ${SMLA_CUDA_ROOMS})
 endforeach()
 smla_cuda_gencode(gencode ${SMLA_CUDA_ARCHS})
 add_library(smla_cuda STATIC ${sources})
-target_compile_options(smla_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode}>)
+target_compile_options(smla_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode} -Xptxas=-v>)
+set_property(TARGET smla_cuda PROPERTY RULE_LAUNCH_COMPILE "${PROJECT_SOURCE_DIR}/scripts/keep_ptxas.sh <OBJECT>")
 target_include_directories(smla_cuda SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 # The standard is smla_cuda_flags's; REQUIRED would have an old CMake refuse a dialect that it does not know.
 set_target_properties(smla_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF POSITION_INDEPENDENT_CODE ON)
@@ -22,3 +23,8 @@ add_executable(smla_cuda_bringup bringup/bringup_main.cc bringup/check.cu bringu
 target_compile_options(smla_cuda_bringup PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode}>)
 set_target_properties(smla_cuda_bringup PROPERTIES CUDA_STANDARD_REQUIRED OFF RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 target_link_libraries(smla_cuda_bringup PRIVATE smla::kernels smla_cuda_flags smla_warnings -static-libstdc++ -static-libgcc)
+
+if(SMLA_TESTS)
+  add_test(NAME kernels.resources COMMAND ${PROJECT_SOURCE_DIR}/scripts/resources.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(kernels.resources PROPERTIES LABELS host SKIP_RETURN_CODE 77)
+endif()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `check`: every CUDA kernel over a list of cases against an fp64 kernel; and naive against cpu_naive, so that a wrong reading of the inputs shows too.
+// `check`: every CUDA kernel over a list of cases against an fp64 kernel; and naive against cpu_naive, so that a wrong reading of the inputs shows
+// too.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -26,13 +27,15 @@ __global__ void scatter_rows(uint8_t* to, const int64_t* offsets, const uint8_t*
 void scatter(const Buffer& to, const std::vector<int64_t>& offsets, const std::vector<uint8_t>& rows, int64_t row_bytes) {
   if (offsets.empty()) return;
   const Buffer device_offsets = Buffer::of(offsets), device_rows = Buffer::of(rows);
-  scatter_rows<<<1024, 128>>>(to.get<uint8_t>(), device_offsets.get<int64_t>(), device_rows.get<uint8_t>(), row_bytes, static_cast<int64_t>(offsets.size()));
+  scatter_rows<<<1024, 128>>>(to.get<uint8_t>(), device_offsets.get<int64_t>(), device_rows.get<uint8_t>(), row_bytes,
+                              static_cast<int64_t>(offsets.size()));
   SMLA_CHECK(cudaGetLastError());
   SMLA_CHECK(cudaDeviceSynchronize());
 }
 
 /// One warp a (token, head), fp64. out [T][h_q][512], lse [T][h_q], packed.
-__global__ void __launch_bounds__(128) reference_kernel(const __grid_constant__ cuda::Job job, bool rope_fp16, double sm_scale, double* out, double* lse) {
+__global__ void __launch_bounds__(128)
+    reference_kernel(const __grid_constant__ cuda::Job job, bool rope_fp16, double sm_scale, double* out, double* lse) {
   using namespace cuda;
   const int64_t unit = int64_t{blockIdx.x} * 4 + threadIdx.x / 32;
   if (unit >= int64_t{job.tokens} * job.h_q) return;
@@ -75,13 +78,15 @@ float to_float(uint16_t bits, bool fp16) {
     return f;
   }
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const float magnitude = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent ? std::ldexp(1024.f + mantissa, exponent - 25) : std::ldexp(float(mantissa), -24);
+  const float magnitude = exponent == 31 ? (mantissa ? NAN : INFINITY)
+                          : exponent     ? std::ldexp(1024.f + mantissa, exponent - 25)
+                                         : std::ldexp(float(mantissa), -24);
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 
 struct Deviation {
   double rel_l2 = 0, worst_row = 0, lse = 0;
-  int64_t at = -1;   // row (t, h) of worst_row
+  int64_t at = -1;  // row (t, h) of worst_row
   bool nonfinite = false;
 };
 
@@ -108,7 +113,8 @@ Deviation compare(const smla_problem& p, const std::vector<uint8_t>& out, const 
     if (!(relative <= d.worst_row)) d.worst_row = relative, d.at = unit;
     float got;
     memcpy(&got, lse.data() + r * p.lse_stride_bytes[0] + j * p.lse_stride_bytes[1] + 4 * h, 4);
-    const double deviation = std::isinf(ref_lse[unit]) ? (got == ref_lse[unit] ? 0 : 1e9) : std::fabs(got - ref_lse[unit]) / (1 + std::fabs(ref_lse[unit]));
+    const double deviation =
+        std::isinf(ref_lse[unit]) ? (got == ref_lse[unit] ? 0 : 1e9) : std::fabs(got - ref_lse[unit]) / (1 + std::fabs(ref_lse[unit]));
     if (!(deviation <= d.lse)) d.lse = deviation;
   }
   d.rel_l2 = norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
@@ -140,7 +146,7 @@ Run run(const smla_kernel& kernel, const DeviceInputs& inputs, const smla_proble
   if (graph) {
     SMLA_CHECK(cudaStreamEndCapture(stream, &captured));
     SMLA_CHECK(cudaGraphInstantiate(&executable, captured, 0));
-    SMLA_CHECK(cudaGraphLaunch(executable, stream));   // the second replay finds the first one's workspace
+    SMLA_CHECK(cudaGraphLaunch(executable, stream));  // the second replay finds the first one's workspace
     SMLA_CHECK(cudaMemsetAsync(out.get(), 0xff, bytes.out, stream));
     SMLA_CHECK(cudaMemsetAsync(lse.get(), 0xff, bytes.lse, stream));
     SMLA_CHECK(cudaGraphLaunch(executable, stream));
@@ -197,9 +203,17 @@ Run run_cpu(const Inputs& in, const DeviceInputs& inputs) {
   std::vector<uint8_t> workspace(static_cast<size_t>(workspace_bytes(kernel, p)) + 256);
   result.out.assign(static_cast<size_t>(bytes.out), 0xff);
   result.lse.assign(static_cast<size_t>(bytes.lse), 0xff);
-  const smla_buffers io = {sizeof(smla_buffers), 0, q.data(), kv.data(), reinterpret_cast<const int32_t*>(indices.data()),
-                           in.topk_length.empty() ? nullptr : in.topk_length.data(), in.block_table.data(), in.seq_lens.data(),
-                           in.sink.empty() ? nullptr : in.sink.data(), result.out.data(), result.lse.data()};
+  const smla_buffers io = {sizeof(smla_buffers),
+                           0,
+                           q.data(),
+                           kv.data(),
+                           reinterpret_cast<const int32_t*>(indices.data()),
+                           in.topk_length.empty() ? nullptr : in.topk_length.data(),
+                           in.block_table.data(),
+                           in.seq_lens.data(),
+                           in.sink.empty() ? nullptr : in.sink.data(),
+                           result.out.data(),
+                           result.lse.data()};
   result.error = launch(kernel, p, io, workspace.data() + (256 - reinterpret_cast<uintptr_t>(workspace.data()) % 256) % 256);
   return result;
 }
@@ -211,7 +225,7 @@ struct Limits {
 Limits limits_for(const Inputs& in, bool stored_only) {
   const bool fp16 = in.c.q_dtype == FloatType::fp16, hard = in.c.values != Values::gaussian;
   double unit = fp16 ? 4.5e-4 : 2.5e-3;
-  if (fp16 && in.c.values == Values::tiny) unit = 1;   // subnormal outputs
+  if (fp16 && in.c.values == Values::tiny) unit = 1;  // subnormal outputs
   const double slack = hard && !stored_only ? 4 : 1;
   return {unit * slack, 2.5 * unit * slack, hard ? 1e-4 : 6e-6};
 }
@@ -228,7 +242,8 @@ void check_case(const Case& c, const Variant& variant, Totals& totals, const std
   const int64_t units = in.tokens() * c.h_q;
   Buffer ref_out(units * 512 * 8), ref_lse(units * 8);
   const cuda::Job job = cuda::sparse_job(inputs.problem, inputs.buffers(nullptr, nullptr));
-  reference_kernel<<<static_cast<unsigned>((units + 3) / 4), 128>>>(job, c.rope_dtype == FloatType::fp16, in.c.sm_scale, ref_out.get<double>(), ref_lse.get<double>());
+  reference_kernel<<<static_cast<unsigned>((units + 3) / 4), 128>>>(job, c.rope_dtype == FloatType::fp16, in.c.sm_scale, ref_out.get<double>(),
+                                                                    ref_lse.get<double>());
   SMLA_CHECK(cudaGetLastError());
   SMLA_CHECK(cudaDeviceSynchronize());
   const auto want_out = ref_out.read<double>(), want_lse = ref_lse.read<double>();
@@ -244,11 +259,14 @@ void check_case(const Case& c, const Variant& variant, Totals& totals, const std
     const Deviation d = compare(inputs.problem, result.out, result.lse, want_out, want_lse);
     const Limits limits = limits_for(in, exact);
     Deviation& worst = totals.worst[kernel + (c.q_dtype == FloatType::fp16 ? " fp16" : " bf16")];
-    if (c.values == Values::gaussian) worst.rel_l2 = std::max(worst.rel_l2, d.rel_l2), worst.worst_row = std::max(worst.worst_row, d.worst_row), worst.lse = std::max(worst.lse, d.lse);
+    if (c.values == Values::gaussian)
+      worst.rel_l2 = std::max(worst.rel_l2, d.rel_l2), worst.worst_row = std::max(worst.worst_row, d.worst_row),
+      worst.lse = std::max(worst.lse, d.lse);
     char text[256];
     snprintf(text, sizeof text, "rel L2 %.2e (limit %.1e), worst row %.2e at t=%lld h=%lld, lse %.1e%s", d.rel_l2, limits.rel_l2, d.worst_row,
              static_cast<long long>(d.at / c.h_q), static_cast<long long>(d.at % c.h_q), d.lse, d.nonfinite ? ", NOT FINITE" : "");
-    if (d.nonfinite || !(d.rel_l2 <= limits.rel_l2) || !(d.worst_row <= limits.worst_row) || !(d.lse <= limits.lse)) return fail(kernel, splits, text);
+    if (d.nonfinite || !(d.rel_l2 <= limits.rel_l2) || !(d.worst_row <= limits.worst_row) || !(d.lse <= limits.lse))
+      return fail(kernel, splits, text);
     if (!result.guards_ok) fail(kernel, splits, "wrote outside its buffers");
   };
 
@@ -280,9 +298,7 @@ std::vector<std::pair<Case, Variant>> default_cases() {
   auto add = [&](const std::string& line, const std::string& variant = "base") {
     try {
       cases.emplace_back(parse_line(line), parse_variant(variant));
-    } catch (const UsageError& error) {
-      printf("left out: %s: %s\n", line.c_str(), error.what());
-    }
+    } catch (const UsageError& error) { printf("left out: %s: %s\n", line.c_str(), error.what()); }
   };
   for (const SuiteCase& suite_case : load_suite("quick").cases) cases.emplace_back(suite_case.c, Variant{});
   const std::string formats[] = {"", " q_dtype=fp16 kv_format=fp16", " kv_format=fp8_656", " q_dtype=fp16 kv_format=fp8_656"};
@@ -328,7 +344,7 @@ DeviceInputs::DeviceInputs(const Inputs& in) : problem(make_problem(in, 1)) {
   q = Buffer(static_cast<size_t>(bytes.q));
   q.fill(0xff);
   indices = Buffer(static_cast<size_t>(bytes.indices));
-  indices.fill(0x01);   // gaps hold a slot that looks valid
+  indices.fill(0x01);  // gaps hold a slot that looks valid
   std::vector<int64_t> offsets;
   std::vector<uint8_t> rows(in.selected.size() * in.row_bytes);
   for (size_t i = 0; i < in.selected.size(); ++i) {
@@ -358,8 +374,17 @@ DeviceInputs::DeviceInputs(const Inputs& in) : problem(make_problem(in, 1)) {
 }
 
 smla_buffers DeviceInputs::buffers(void* out, void* lse) const {
-  return {sizeof(smla_buffers), 0, q.get(), kv.get(), indices.get<int32_t>(), topk_length.get<int32_t>(), block_table.get<int32_t>(),
-          seq_lens.get<int32_t>(), sink.get<float>(), out, lse};
+  return {sizeof(smla_buffers),
+          0,
+          q.get(),
+          kv.get(),
+          indices.get<int32_t>(),
+          topk_length.get<int32_t>(),
+          block_table.get<int32_t>(),
+          seq_lens.get<int32_t>(),
+          sink.get<float>(),
+          out,
+          lse};
 }
 
 int check_main(int argc, char** argv) {
@@ -375,9 +400,7 @@ int check_main(int argc, char** argv) {
   for (const auto& [c, variant] : cases) {
     try {
       check_case(c, variant, totals, only);
-    } catch (const UsageError& error) {
-      printf("left out: %s: %s\n", to_line(c).c_str(), error.what());
-    }
+    } catch (const UsageError& error) { printf("left out: %s: %s\n", to_line(c).c_str(), error.what()); }
   }
   printf("\n%-28s %10s %10s %10s   (values=gaussian)\n", "kernel", "rel L2", "worst row", "lse");
   for (const auto& [kernel, d] : totals.worst) printf("%-28s %10.2e %10.2e %10.1e\n", kernel.c_str(), d.rel_l2, d.worst_row, d.lse);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `time`: kernels beside the floors, all measured in one run. Cold: median of single calls, each behind a read of 256 MB (L2 flush), inputs rotating over
-// sets that L2 cannot hold; one event pair around the whole operation. Graph: one call a set in a CUDA graph, replayed; time / calls.
+// `time`: kernels beside the floors, all measured in one run. Cold: median of single calls, each behind a read of 256 MB (L2 flush), inputs rotating
+// over sets that L2 cannot hold; one event pair around the whole operation. Graph: one call a set in a CUDA graph, replayed; time / calls.
+#include <cuda_fp16.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -50,7 +52,7 @@ __global__ void fill_fp8(uint8_t* to, size_t rows, uint64_t seed) {
     uint32_t* words = reinterpret_cast<uint32_t*>(to + row * 656);
     for (int i = 0; i < 4; ++i) {
       uint32_t code = static_cast<uint32_t>(mix(seed << 40 ^ (row * 128 + i * 32 + lane)));
-      words[i * 32 + lane] = code & 0xb7b7b7b7u;   // magnitudes up to 30: exponent field at most 6
+      words[i * 32 + lane] = code & 0xb7b7b7b7u;  // magnitudes up to 30: exponent field at most 6
     }
     if (lane < 4) reinterpret_cast<float*>(words)[128 + lane] = 0.01f + 0.02f * static_cast<float>(mix(row * 4 + lane) & 0xffff) / 65536.f;
     const float2 v = normal2(seed << 41 ^ (row * 32 + lane));
@@ -94,7 +96,7 @@ __global__ void read_all(const uint4* p, size_t n, unsigned* sink) {
 __global__ void nothing() {}
 
 struct Time {
-  double cold_us = 0, low_us = 0, high_us = 0, graph_us = 0;   // median, quartiles; graph
+  double cold_us = 0, low_us = 0, high_us = 0, graph_us = 0;  // median, quartiles; graph
 };
 
 class Stopwatch {
@@ -110,7 +112,7 @@ class Stopwatch {
   void flush() { read_all<<<sms_ * 8, 256, 0, stream>>>(flush_.get<uint4>(), flush_.bytes() / 16, sink()); }
   /// `call(i)` enqueues call i on `stream`; inputs of call i are set i % sets.
   Time measure(const std::function<void(int)>& call, int sets, int reps = kReps) {
-    for (int i = 0; i < 200; ++i) flush();   // clocks up
+    for (int i = 0; i < 200; ++i) flush();  // clocks up
     call(0);
     for (int i = 0; i < reps; ++i) {
       flush();
@@ -174,7 +176,8 @@ std::vector<int> numbers(const std::string& text) {
 
 /// The pool of one format and what a call needs beside it.
 struct Bench {
-  Bench(int format_, Stopwatch& watch_) : format(format_), row_bytes(static_cast<int>(smla::row_bytes(static_cast<KvFormat>(format_), 576))), watch(watch_) {
+  Bench(int format_, Stopwatch& watch_)
+      : format(format_), row_bytes(static_cast<int>(smla::row_bytes(static_cast<KvFormat>(format_), 576))), watch(watch_) {
     kv = Buffer(size_t{kPages} * kPageSize * row_bytes);
     if (format == SMLA_KV_FP8_656) fill_fp8<<<4096, 256>>>(kv.get<uint8_t>(), size_t{kPages} * kPageSize, 2);
     else fill_normal<<<4096, 256>>>(kv.get<uint32_t>(), kv.bytes() / 4, 1, format == SMLA_KV_FP16);
@@ -239,8 +242,8 @@ int sets_for(int b) { return b == 1 ? 96 : b <= 8 ? 24 : b <= 32 ? 12 : 6; }
 
 void print_time(const char* name, const smla_problem& p, int splits, const Time& t, double floor_cold, double floor_graph, double keys) {
   const double flops = 2.0 * p.h_q * keys * (576 + 512);
-  printf("  %-34s h=%-3d ns=%-3d %8.1f us [%.1f %.1f]  x%.2f floor   graph %8.1f  x%.2f   %6.1f TFLOP/s\n", name, p.h_q, splits, t.cold_us, t.low_us, t.high_us,
-         t.cold_us / floor_cold, t.graph_us, t.graph_us / floor_graph, flops / t.cold_us * 1e-6);
+  printf("  %-34s h=%-3d ns=%-3d %8.1f us [%.1f %.1f]  x%.2f floor   graph %8.1f  x%.2f   %6.1f TFLOP/s\n", name, p.h_q, splits, t.cold_us, t.low_us,
+         t.high_us, t.cold_us / floor_cold, t.graph_us, t.graph_us / floor_graph, flops / t.cold_us * 1e-6);
   fflush(stdout);
 }
 
@@ -256,12 +259,18 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
   const int n = b * o.s_q * o.topk;
   Time floor{};
   double keys = n;
-  if (dense) {   // the floor of dense decode is reading the context once
+  if (dense) {  // the floor of dense decode is reading the context once
     keys = double(b) * o.ctx;
-    floor = watch.measure([&](int) { read_all<<<4096, 256, 0, watch.stream>>>(bench.kv.get<uint4>(), size_t(keys) * bench.row_bytes / 16, watch.sink()); }, 1, 11);
+    floor = watch.measure(
+        [&](int) { read_all<<<4096, 256, 0, watch.stream>>>(bench.kv.get<uint4>(), size_t(keys) * bench.row_bytes / 16, watch.sink()); }, 1, 11);
   } else {
     auto floor_of = [&](auto kernel, int rows) {
-      return watch.measure([&](int i) { kernel<<<(n / rows + 7) / 8, 256, 0, watch.stream>>>(bench.kv.get<uint8_t>(), lists.indices.get<int>() + size_t(i % sets) * n, n, watch.sink()); }, sets);
+      return watch.measure(
+          [&](int i) {
+            kernel<<<(n / rows + 7) / 8, 256, 0, watch.stream>>>(bench.kv.get<uint8_t>(), lists.indices.get<int>() + size_t(i % sets) * n, n,
+                                                                 watch.sink());
+          },
+          sets);
     };
     const Time one = bench.row_bytes == 656 ? floor_of(gather<41, 1>, 1) : floor_of(gather<72, 1>, 1);
     const Time four = bench.row_bytes == 656 ? floor_of(gather<41, 4>, 4) : floor_of(gather<72, 4>, 4);
@@ -279,8 +288,17 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
     fill_normal<<<1024, 256>>>(q.get<uint32_t>(), q.bytes() / 4, 3, p.q_dtype == SMLA_FP16);
     auto buffers = [&](int i) {
       const size_t set = i % sets;
-      return smla_buffers{sizeof(smla_buffers), 0, q.get<char>() + set % 6 * q_bytes, bench.kv.get(), lists.indices.get<int32_t>() + set * n, nullptr,
-                          lists.tables.get<int32_t>() + set * b * p.max_pages, seq_lens.get<int32_t>(), nullptr, out.get(), lse.get()};
+      return smla_buffers{sizeof(smla_buffers),
+                          0,
+                          q.get<char>() + set % 6 * q_bytes,
+                          bench.kv.get(),
+                          lists.indices.get<int32_t>() + set * n,
+                          nullptr,
+                          lists.tables.get<int32_t>() + set * b * p.max_pages,
+                          seq_lens.get<int32_t>(),
+                          nullptr,
+                          out.get(),
+                          lse.get()};
     };
     for (const KernelEntry& entry : kernels()) {
       const smla_kernel& kernel = *entry.kernel;
@@ -290,14 +308,18 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
         if (declines(kernel, p)) continue;
         Buffer workspace(static_cast<size_t>(workspace_bytes(kernel, p)) + 256);
         std::string error = prepare(kernel, p, buffers(0), workspace.get(), watch.stream);
-        const Time t = watch.measure([&](int i) { if (error.empty()) error = launch(kernel, p, buffers(i), workspace.get(), watch.stream); }, sets, o.s_q > 16 ? 15 : 41);
+        const Time t = watch.measure(
+            [&](int i) {
+              if (error.empty()) error = launch(kernel, p, buffers(i), workspace.get(), watch.stream);
+            },
+            sets, o.s_q > 16 ? 15 : 41);
         if (!error.empty()) printf("  %s: %s\n", kernel.name, error.c_str());
         else print_time(kernel.name, p, splits_used(kernel, p), t, floor.cold_us, floor.graph_us, keys);
       }
     }
     p.num_splits = 0;
     if (!o.sweep) continue;
-    for (const cuda::MmaInstance* instance : cuda::mma_instances(bench.format)) {   // what plan_mma might have chosen
+    for (const cuda::MmaInstance* instance : cuda::mma_instances(bench.format)) {  // what plan_mma might have chosen
       if (instance->heads >= 2 * std::max(h, 8) || instance->heads * 4 < h) continue;
       for (const int splits : {1, 2, 4, 8, 16, 32, 64, 128}) {
         const cuda::MmaPlan plan{instance, (h + instance->heads - 1) / instance->heads, splits};
@@ -308,7 +330,8 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
         const Time t = watch.measure(
             [&](int i) {
               const smla_buffers io = buffers(i);
-              SMLA_CHECK(cuda::launch_mma(plan, dense ? cuda::dense_job(p, io) : cuda::sparse_job(p, io), p.device_cc, workspace.get(), watch.stream));
+              SMLA_CHECK(
+                  cuda::launch_mma(plan, dense ? cuda::dense_job(p, io) : cuda::sparse_job(p, io), p.device_cc, workspace.get(), watch.stream));
             },
             sets);
         char name[64];
@@ -325,7 +348,8 @@ int time_main(int argc, char** argv) {
   std::string mode = "sparse";
   Options o;
   for (int i = 0; i < argc; ++i) {
-    const std::string word = argv[i], key = word.substr(0, word.find('=')), value = word.find('=') == std::string::npos ? "" : word.substr(word.find('=') + 1);
+    const std::string word = argv[i], key = word.substr(0, word.find('=')),
+                      value = word.find('=') == std::string::npos ? "" : word.substr(word.find('=') + 1);
     if (value.empty()) mode = word;
     else if (key == "h") o.h = numbers(value);
     else if (key == "b") o.b = numbers(value);
@@ -344,8 +368,8 @@ int time_main(int argc, char** argv) {
   set_device(device);
   Stopwatch watch(device.sm_count);
   const Time empty = watch.measure([&](int) { nothing<<<1, 32, 0, watch.stream>>>(); }, 96);
-  printf("sm_%d, %d SMs, %lld bytes of shared memory a block; an empty kernel reads %.1f us cold, %.1f in a graph\n", device.device_cc, device.sm_count,
-         static_cast<long long>(device.smem_optin_bytes), empty.cold_us, empty.graph_us);
+  printf("sm_%d, %d SMs, %lld bytes of shared memory a block; an empty kernel reads %.1f us cold, %.1f in a graph\n", device.device_cc,
+         device.sm_count, static_cast<long long>(device.smem_optin_bytes), empty.cold_us, empty.graph_us);
   for (const std::string& format : o.formats) {
     Bench bench(static_cast<int>(parse_enum<KvFormat>("format", format)), watch);
     const size_t bytes = size_t{4} << 30;

@@ -13,4 +13,11 @@ std::span<const smla_kernel* const> kernels() {
   return kTable;
 }
 
+std::vector<DynamicShared> dynamic_shared() {
+  std::vector<DynamicShared> list;
+  for (const int format : {SMLA_KV_BF16, SMLA_KV_FP16, SMLA_KV_FP8_656})
+    for (const MmaInstance* instance : mma_instances(format)) list.push_back({instance->name, instance->shared_bytes});
+  return list;
+}
+
 }  // namespace smla::cuda

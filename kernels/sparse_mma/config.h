@@ -38,6 +38,7 @@ struct MmaConfig {
 
 /// An instance as the host sees it.
 struct MmaInstance {
+  const char* name;  // of its file in instances/
   const void* kernel;
   int format, heads, threads, shared_bytes, blocks_per_sm;
 };

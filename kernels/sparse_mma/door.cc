@@ -17,7 +17,8 @@ int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void
   return report(prepare_mma(plan_mma(*p, p->topk)), "sparse_mma: load");
 }
 int launch(const smla_kernel*, const smla_problem* p, const smla_buffers* b, void* workspace, void* stream) {
-  return report(launch_mma(plan_mma(*p, p->topk), sparse_job(*p, *b), p->device_cc, workspace, static_cast<cudaStream_t>(stream)), "sparse_mma: launch");
+  return report(launch_mma(plan_mma(*p, p->topk), sparse_job(*p, *b), p->device_cc, workspace, static_cast<cudaStream_t>(stream)),
+                "sparse_mma: launch");
 }
 int32_t splits_used(const smla_kernel*, const smla_problem* p) { return plan_mma(*p, p->topk).num_splits; }
 

@@ -504,9 +504,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
 }
 
 template <class C>
-MmaInstance mma_instance() {
-  return {reinterpret_cast<const void*>(mma_kernel<C>), C::kFormat,     C::kHeads, C::kThreads,
-          static_cast<int>(sizeof(typename C::Shared)), C::kBlocksPerSm};
+MmaInstance mma_instance(const char* name) {
+  return {name,        reinterpret_cast<const void*>(mma_kernel<C>), C::kFormat,     C::kHeads,
+          C::kThreads, static_cast<int>(sizeof(typename C::Shared)), C::kBlocksPerSm};
 }
 
 }  // namespace smla::cuda

@@ -23,7 +23,9 @@ int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
   mma_contract(*p, out);
   return 0;
 }
-int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return lists_bytes(*p) + mma_workspace_bytes(plan_mma(*p, p->topk), int64_t{p->b} * p->s_q); }
+int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) {
+  return lists_bytes(*p) + mma_workspace_bytes(plan_mma(*p, p->topk), int64_t{p->b} * p->s_q);
+}
 int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void*, void*) {
   return report(prepare_mma(plan_mma(*p, p->topk)), "virtual_block_table: load");
 }
