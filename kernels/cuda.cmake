@@ -21,8 +21,8 @@ target_compile_definitions(smla_kernels PUBLIC SMLA_HAVE_CUDA)
 # The kernels without the harness, for a machine with a GPU and nothing else.
 add_executable(smla_cuda_bringup bringup/bringup_main.cc bringup/check.cu bringup/time.cu)
 target_compile_options(smla_cuda_bringup PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode}>)
-set_target_properties(smla_cuda_bringup PROPERTIES CUDA_STANDARD_REQUIRED OFF RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-target_link_libraries(smla_cuda_bringup PRIVATE smla::kernels smla_cuda_flags smla_warnings -static-libstdc++ -static-libgcc)
+set_target_properties(smla_cuda_bringup PROPERTIES CUDA_STANDARD_REQUIRED OFF RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} BUILD_RPATH "$ORIGIN")
+target_link_libraries(smla_cuda_bringup PRIVATE smla::kernels smla_cuda_flags smla_warnings)
 
 if(SMLA_TESTS)
   add_test(NAME kernels.resources COMMAND ${PROJECT_SOURCE_DIR}/scripts/resources.sh ${PROJECT_BINARY_DIR})
