@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/checks.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cases/words.h"
+#include "kernels/api/smla_kernel.h"
+
+namespace smla {
+namespace {
+
+using Runs = std::vector<CheckRun>;
+
+Variant with(auto Variant::*member, auto value) {
+  Variant variant;
+  variant.*member = value;
+  return variant;
+}
+
+Runs none(const Inputs&, const Contract&) { return {}; }
+
+Runs poison(const Inputs&, const Contract&) {
+  return {{with(&Variant::poison, Poison::huge), OutputFill::ones, SameBits::if_deterministic},
+          {with(&Variant::poison, Poison::random), OutputFill::huge, SameBits::if_deterministic}};
+}
+
+Runs remapped(const Inputs&, const Contract&) { return {{with(&Variant::remap_pages, true), OutputFill::nan, SameBits::if_deterministic}}; }
+Runs strided(const Inputs&, const Contract&) { return {{with(&Variant::pad_strides, true), OutputFill::nan, SameBits::if_deterministic}}; }
+Runs permuted(const Inputs&, const Contract&) { return {{with(&Variant::permute_indices, true)}}; }
+Runs inserted(const Inputs&, const Contract&) { return {{with(&Variant::insert_invalid, true)}}; }
+
+Runs batch(const Inputs& in, const Contract&) {
+  if (in.c.b < 2) return {};
+  return {{with(&Variant::permute_batch, true), OutputFill::nan, SameBits::if_batch_invariant}};
+}
+
+Runs scaled(const Inputs&, const Contract&) { return {{with(&Variant::scale_q_log2, 3), OutputFill::nan, SameBits::if_scale_exact}}; }
+
+Runs splits(const Inputs& in, const Contract&) {
+  Runs runs;
+  for (int num_splits : {1, 2, 4, 8, 16, 32})
+    if (num_splits != in.c.num_splits) runs.push_back({with(&Variant::num_splits, num_splits)});
+  return runs;
+}
+
+Runs halves(const Inputs&, const Contract&) {
+  Runs runs;
+  for (int half : {1, 2}) {
+    CheckRun run{with(&Variant::half, half)};
+    run.own_oracle = true;
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+Runs sensitivity(const Inputs& in, const Contract&) {
+  Runs runs;
+  for (const char* argument : {"q", "kv", "indices", "topk_length", "sink", "sm_scale"}) {
+    if (std::string_view(argument) == "topk_length" && in.topk_length.empty()) continue;
+    if (std::string_view(argument) == "sink" && in.sink.empty()) continue;
+    CheckRun run{with(&Variant::perturb, std::string(argument))};
+    run.own_oracle = true;
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+constexpr Check kChecks[] = {
+    {"guards", CheckColumn::guards, true, "canaries before and after every buffer are whole after every run", none},
+    {"inputs", CheckColumn::guards, true, "every input holds the same bytes after every run", none},
+    {"written", CheckColumn::outputs_written, true, "no element of out and lse still holds what it was filled with", none},
+    {"determinism", CheckColumn::determinism, true, "launches agree bit by bit, an unrelated input in between (where declared)", none},
+    {"poison", CheckColumn::poison, true, "what nobody selects, outputs and workspace hold huge, then random bytes instead of NaN: same bits",
+     poison},
+    {"remapped", CheckColumn::metamorphic, false, "the same rows in other physical pages: same bits", remapped},
+    {"strided", CheckColumn::metamorphic, false, "strides of q, indices, out and lse exceed the shape: same bits", strided},
+    {"batch", CheckColumn::metamorphic, false, "requests in reversed order: same bits where batch_invariant is declared, else within budget", batch},
+    {"scaled", CheckColumn::metamorphic, false, "q * 8 with sm_scale / 8: same bits where scale_exact is declared, else within budget", scaled},
+    {"permuted", CheckColumn::metamorphic, false, "each list in another order: within budget", permuted},
+    {"inserted", CheckColumn::metamorphic, false, "-1 entries inserted in every list: within budget", inserted},
+    {"splits", CheckColumn::metamorphic, false, "num_splits 1 to 32: within budget", splits},
+    {"halves", CheckColumn::metamorphic, false, "two disjoint halves of every list, merged by their lse: the whole", halves},
+    {"sensitivity", CheckColumn::metamorphic, false, "each argument that must matter is changed: the answer follows", sensitivity},
+};
+
+}  // namespace
+
+std::span<const Check> checks() { return kChecks; }
+
+std::vector<size_t> parse_checks(const std::string& list) {
+  std::vector<size_t> chosen;
+  const auto all = checks();
+  if (list == "none") return chosen;
+  if (list == "quick" || list == "all") {
+    for (size_t i = 0; i < all.size(); ++i)
+      if (list == "all" || all[i].quick) chosen.push_back(i);
+    return chosen;
+  }
+  std::vector<std::string_view> names{"quick", "all", "none"};
+  for (const Check& check : all) names.push_back(check.name);
+  for (size_t from = 0; from <= list.size();) {
+    const size_t comma = std::min(list.find(',', from), list.size());
+    const std::string_view word = std::string_view(list).substr(from, comma - from);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Check& check) { return check.name == word; });
+    if (found == all.end()) throw_unknown_value("--checks", word, names.data(), names.size());
+    chosen.push_back(static_cast<size_t>(found - all.begin()));
+    from = comma + 1;
+  }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
+std::string contract_excludes(const Contract& contract, const Inputs& in) {
+  if (contract.padding == Padding::tail_only && (in.flags & SMLA_FLAG_TAIL_PADDED) == 0)
+    return "contract: padding=tail_only, and the case has invalid entries before valid ones";
+  if (contract.duplicates == Duplicates::undefined && (in.flags & SMLA_FLAG_DUPLICATES) != 0)
+    return "contract: duplicates=undefined, and the case names a slot more than once";
+  if (contract.invalid_index != InvalidIndex::any_outside) {
+    for (int64_t t = 0; t < in.tokens(); ++t)
+      for (int32_t j = 0; j < in.k_t(t); ++j) {
+        const int32_t index = in.indices[t * in.c.topk + j];
+        const bool covered = contract.invalid_index == InvalidIndex::minus_one ? index >= -1 : true;
+        if (!covered || index >= in.num_slots)
+          return fmt::format("contract: invalid_index={}, and the case has index {}",
+                             contract.invalid_index == InvalidIndex::minus_one ? "minus_one" : "negative", index);
+      }
+  }
+  return "";
+}
+
+}  // namespace smla

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks beside the numbers: a visible table of runs that ask the same question another way (README.md, "checks").
+// A check only says which runs it wants and what must hold of them; judge_case.cc launches and judges them all by one path.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/contract.h"
+#include "cases/inputs.h"
+#include "harness/worker.h"
+
+namespace smla {
+
+/// When the outputs of a run must be those of the base run bit by bit. Where they need not be, or are not, the oracle judges the run like the base
+/// run.
+enum class SameBits : int32_t { never, if_deterministic, if_scale_exact, if_batch_invariant };
+
+/// One more run of the kernel.
+struct CheckRun {
+  Variant variant;
+  OutputFill fill = OutputFill::nan;
+  SameBits same_bits = SameBits::never;
+  bool own_oracle = false;  // the question changed: the oracle is asked the changed one
+  std::string kernel;       // another kernel is run beside this one and both are compared; "" = this kernel
+};
+
+/// The boolean column of accuracy.csv that a check feeds.
+enum class CheckColumn : int32_t { guards, outputs_written, determinism, poison, metamorphic };
+
+struct Check {
+  std::string_view name;
+  CheckColumn column;
+  bool quick;  // runs by default; the others with --checks all or by name
+  std::string_view what;
+  /// The runs for this case; none = the check does not apply, or its facts come with every run (guards, inputs, written, determinism).
+  std::vector<CheckRun> (*runs)(const Inputs& in, const Contract& contract);
+};
+std::span<const Check> checks();
+
+/// Indices into checks(): `quick`, `all`, `none`, or names joined by commas. Throws UsageError naming the nearest.
+std::vector<size_t> parse_checks(const std::string& list);
+
+/// "" if the contract covers these inputs, else the clause that excludes them: then the kernel is not asked.
+std::string contract_excludes(const Contract& contract, const Inputs& in);
+
+}  // namespace smla

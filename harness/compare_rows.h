@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The comparator: outputs, the oracle's blocks and a contract in; the figures of accuracy.csv out. Nothing is decided here (verdict.h decides).
+// Every figure is a maximum over elements or rows, or pooled over rows that qualify: none is diluted by healthy rows.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cases/contract.h"
+#include "cases/inputs.h"
+#include "reference/budget.h"
+#include "reference/oracle.h"
+
+namespace smla {
+
+/// out and lse of some tokens, as a kernel left them: out [tokens][h_q][d_v] in q's type, lse [tokens][h_q] widened, in the kernel's own convention
+/// (empty for lse_dtype = none).
+struct CandidateRows {
+  std::span<const uint16_t> out;
+  std::span<const float> lse;
+};
+
+/// The figures of one tensor over the judged rows. Of `lse`, an element is a row, and the z and cosine figures stay 0.
+struct TensorFigures {
+  int64_t n_elem = 0, n_bad = 0, n_bad_rows = 0, n_nonfinite_mismatch = 0;
+  double abs_err_max = 0, rel_err_max = 0, ulp_err_max = 0;  // over elements finite on both sides; relative to |ref| where that is a normal number
+  double cos_diff_worst_row = 0;                             // 1 - cosine, of the worst row with a non-zero reference
+  double z_max = 0;
+  double tightest_atol = 0, tightest_rtol = 0;  // rtol = one ulp of the output's type; atol = the least that then passes
+  std::vector<int64_t> worst_index;             // b, s_q, h_q (, d) of the worst element: non-finite first, then the largest z (lse: err / limit)
+  double worst_got = std::numeric_limits<double>::quiet_NaN(), worst_ref = worst_got;  // lse: in base e
+};
+
+struct RowFigures {
+  TensorFigures out, lse;
+  double z_row_rms_max = 0, z_row_rms_reference = 0;  // the second: against the reference declaration, whatever was declared
+  double row_rms_share_max = 0;                       // largest rms / its row's limit
+  PooledRms pooled;                                   // over the rows that qualify
+  double lse_err_max = 0, lse_ratio_max = 0;          // absolute, base e; over its limit
+  int64_t rows = 0, rows_unjudged = 0;
+  std::string diagnosis;  // needle and tracer: where the first wrong row's bits came from
+};
+
+/// Precision fields of the reference declaration, everything else (lse convention, padding ...) as declared.
+Contract with_reference_precision(const Contract& contract);
+
+class RowComparer {
+ public:
+  /// `judged_by`: the contract whose precision sizes the budget. `split`: partials of a declared type count.
+  RowComparer(const Inputs& in, const Contract& judged_by, bool split, const Limits& limits = {});
+  /// `block` holds the oracle's answer for `tokens`, or is null for families that need none.
+  void add(const OracleBlock* block, std::span<const int64_t> tokens, const CandidateRows& rows);
+  const RowFigures& figures() const { return figures_; }
+
+ private:
+  void add_row(const OracleBlock* block, int64_t row, int64_t t, int32_t h, std::span<const uint16_t> bits, double lse);
+
+  const Inputs& in_;
+  Contract contract_, reference_;
+  bool split_, has_lse_;
+  Limits limits_;
+  RowFigures figures_;
+  double worst_out_rank_ = -1, worst_lse_rank_ = -1;
+  std::vector<float> out_;
+  std::vector<double> expected_;
+};
+
+/// Distinct list positions that some (t, h) of a `needle` case points at, over the longest list: how much of the list the case covers.
+double needle_coverage(const Inputs& in);
+
+}  // namespace smla

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/interrupt.h"
+
+#include <csignal>
+
+namespace smla {
+namespace {
+volatile std::sig_atomic_t g_signal = 0;
+}
+
+void watch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { g_signal = signal; };
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);  // the second one kills
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int interrupted() { return g_signal; }
+
+}  // namespace smla

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One case: every kernel runs it, the oracle answers it once, block by block, and each kernel is judged.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/plan.h"
+#include "harness/verdict.h"
+
+namespace smla {
+
+struct JudgeOptions {
+  std::vector<size_t> checks;  // indices into checks()
+  int64_t oracle_rows = 0;     // 0 = all
+  int determinism = 2;
+  Accept accept = Accept::declared;
+  double case_timeout_s = 60;
+  int threads = 0;
+  std::string repro_flags;
+};
+
+/// Where the time went. What is in none of them is the harness's own.
+struct TimeSpent {
+  double oracle_ms = 0, generate_ms = 0, kernel_ms = 0;
+  TimeSpent& operator+=(const TimeSpent& other);
+};
+
+/// What became of one (case, kernel).
+struct PairResult {
+  std::string kernel;
+  Contract contract;
+  Evidence evidence;
+  Decision decision;
+  bool red = false;
+  std::string expected;     // not empty: what the suite expected instead
+  RunReply base;            // facts of the base run; its rows are dropped
+  int64_t oracle_rows = 0;  // judged, of the case's tokens * h_q
+  double oracle_ms = 0;     // of the case, for all its kernels together
+  std::optional<double> needle_coverage;
+  std::string repro;  // one shell line that asks exactly this again
+
+  Status status() const { return decision.status(); }
+};
+
+struct CaseResult {
+  std::vector<PairResult> pairs;        // in the order of the kernels; empty if interrupted
+  int64_t valid_keys = 0, entries = 0;  // valid entries, and all entries of the lists
+  TimeSpent spent;
+};
+CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
+
+/// Tokens to judge so that about `rows` rows (t, h) are: special ones always, the others evenly spread. 0 = all.
+std::vector<int64_t> judged_tokens(const Inputs& in, int64_t rows);
+
+/// One shell word.
+std::string shell_quote(const std::string& text);
+
+}  // namespace smla

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/options.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <string_view>
+
+#include "cases/words.h"
+
+namespace smla {
+namespace {
+
+int64_t parse_count(std::string_view flag, std::string_view text, int64_t least) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least)
+    throw UsageError(fmt::format("{} {}: want a whole number of at least {}", flag, text, least));
+  return value;
+}
+
+void parse_shard(const std::string& text, Options& options) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) throw UsageError(fmt::format("--shard {}: want i/n, for example 1/4", text));
+  const int64_t i = parse_count("--shard", std::string_view(text).substr(0, slash), 1);
+  const int64_t n = parse_count("--shard", std::string_view(text).substr(slash + 1), 1);
+  if (i > n) throw UsageError(fmt::format("--shard {}: the shards are 1/{} to {}/{}", text, n, n, n));
+  options.shard_index = static_cast<int>(i);
+  options.shard_count = static_cast<int>(n);
+}
+
+/// An option whose text is one of `names`; a wrong word names the nearest.
+template <class E>
+void add_word(CLI::App& app, const std::string& flag, E& value, std::vector<std::string_view> names, const std::string& what) {
+  std::string list;
+  for (std::string_view name : names) list += (list.empty() ? "" : "|") + std::string(name);
+  app.add_option_function<std::string>(
+         flag,
+         [flag, names, &value](const std::string& word) {
+           for (size_t i = 0; i < names.size(); ++i)
+             if (names[i] == word) {
+               value = static_cast<E>(i);
+               return;
+             }
+           throw_unknown_value(flag, word, names.data(), names.size());
+         },
+         what)
+      ->type_name(list);
+}
+
+template <class F>
+CLI::Option* add_text(CLI::App& app, const std::string& flag, const std::string& type, const std::string& what, F&& parse) {
+  return app.add_option_function<std::string>(flag, parse, what)->type_name(type);
+}
+
+void add_choosing(CLI::App& app, Options& options) {
+  app.option_defaults()->group("Choosing");
+  app.add_option("--suite", options.suites, "a built-in suite: quick (the default), regression, throughput, stress")->allow_extra_args(false);
+  app.add_option("--cases", options.cases_files, "a suite of your own")->type_name("FILE.toml")->allow_extra_args(false);
+  app.add_option("--case", options.case_lines, "one case line; repeatable")->type_name("LINE")->allow_extra_args(false);
+  app.add_option("--kernel", options.kernels, "kernels by name; repeatable")->type_name("GLOB")->allow_extra_args(false);
+  app.add_option("--filter", options.filters, "keep cases whose line matches all of these")->type_name("REGEX")->allow_extra_args(false);
+  app.add_option("--skip", options.skips, "drop cases whose line matches any of these")->type_name("REGEX")->allow_extra_args(false);
+  app.add_option("--set", options.sets, "replace a key of every case by each value (a product)")->type_name("key=v1,v2")->allow_extra_args(false);
+  add_text(app, "--shard", "i/n", "the i-th of n parts of the cases, by case hash, i from 1", [&](const std::string& s) { parse_shard(s, options); });
+  app.add_option("--plugin", options.plugin, "a shared library with kernels of your own; its kernels are then the default choice")
+      ->type_name("FILE.so");
+}
+
+void add_checking(CLI::App& app, Options& options) {
+  app.option_defaults()->group("Checking");
+  app.add_option("--checks", options.checks, "quick, all, none, or names joined by commas (smla list checks)")->type_name("LIST");
+  add_text(app, "--oracle-rows", "all|N", "judge so many rows (query token, head) of a case; first, last and special ones always",
+           [&](const std::string& s) { options.oracle_rows = s == "all" ? 0 : parse_count("--oracle-rows", s, 1); });
+  add_text(app, "--determinism", "N", "runs that must agree bit by bit where determinism is declared",
+           [&](const std::string& s) { options.determinism = static_cast<int>(parse_count("--determinism", s, 1)); });
+  add_word(app, "--accept", options.accept, {"declared", "reference"}, "judge by the precision a kernel declares, or by the reference declaration");
+}
+
+void add_timing(CLI::App& app, Options& options) {
+  app.option_defaults()->group("Timing");
+  add_word(app, "--cache", options.cache, {"cold", "warm", "both"}, "state of the cache before a timed call");
+  app.add_option_function<std::string>(
+         "--timing",
+         [&](const std::string& word) {
+           constexpr std::string_view names[] = {"event", "graph"};
+           if (word != "event" && word != "graph") throw_unknown_value("--timing", word, names, 2);
+           options.graph = word == "graph";
+         },
+         "how calls are timed on a GPU")
+      ->type_name("event|graph");
+  add_text(app, "--min-samples", "N", "at least so many samples",
+           [&](const std::string& s) { options.min_samples = static_cast<int>(parse_count("--min-samples", s, 1)); });
+  app.add_option("--max-noise", options.max_noise, "stop when the median's confidence interval is under this share of it")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--max-time", options.max_time_s, "stop after so many seconds a (case, kernel)")->check(CLI::PositiveNumber);
+  app.add_option("--benchmark_out", options.benchmark_out, "as in Google Benchmark")->type_name("FILE");
+  app.add_option("--benchmark_format", options.benchmark_format, "as in Google Benchmark")->type_name("console|json|csv");
+  app.add_option("--benchmark_filter", options.benchmark_filter, "as in Google Benchmark")->type_name("REGEX");
+}
+
+void add_running(CLI::App& app, Options& options) {
+  app.option_defaults()->group("Running");
+  app.add_option("--gpu", options.gpus, "GPUs by ordinal")->delimiter(',')->type_name("LIST");
+  app.add_option("--case-timeout", options.case_timeout_s, "seconds after which a worker that answers nothing is killed")->check(CLI::PositiveNumber);
+  add_text(app, "--threads", "N", "threads of CPU kernels and of the oracle",
+           [&](const std::string& s) { options.threads = static_cast<int>(parse_count("--threads", s, 1)); });
+  app.add_option("--out", options.out, "where the reports go: DIR/<arch>/")->type_name("DIR");
+  app.add_option("--resume", options.resume, "go on with the run whose reports are in DIR")->type_name("DIR");
+  app.add_flag("--retry", options.retry, "with --resume: run crashes and timeouts again");
+  add_word(app, "--progress", options.progress, {"auto", "plain", "none"}, "a bar on a terminal (auto), lines (plain), nothing");
+  app.add_flag("-v,--verbose", options.verbose, "every pair a line, and where the time went");
+  app.add_flag("-q,--quiet", options.quiet, "only what is not green, and the tail");
+}
+
+}  // namespace
+
+bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv) {
+  CLI::App app(what, argv[0]);
+  if (groups & kListing) app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
+  if (groups & kChoosing) add_choosing(app, options);
+  if (groups & kChecking) add_checking(app, options);
+  if (groups & kTiming) add_timing(app, options);
+  if (groups & kRunning) add_running(app, options);
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return false;
+  } catch (const CLI::ExtrasError&) {
+    const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+    if (word.rfind("-", 0) != 0) throw UsageError(fmt::format("{}: unexpected word '{}' (smla {} --help)", app.get_name(), word, app.get_name()));
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    throw_unknown_value("flag", word.substr(0, word.find('=')), views.data(), views.size());
+  } catch (const CLI::ParseError& e) { throw UsageError(fmt::format("{}: {}", app.get_name(), e.what())); }
+}
+
+std::string reproducer_flags(const Options& options) {
+  std::string text;
+  if (!options.plugin.empty()) text += fmt::format(" --plugin {}", options.plugin);
+  if (options.checks != "quick") text += fmt::format(" --checks {}", options.checks);
+  if (options.oracle_rows != 0) text += fmt::format(" --oracle-rows {}", options.oracle_rows);
+  if (options.determinism != 2) text += fmt::format(" --determinism {}", options.determinism);
+  if (options.accept == Accept::reference) text += " --accept reference";
+  if (options.case_timeout_s != 60) text += fmt::format(" --case-timeout {:g}", options.case_timeout_s);
+  if (options.threads != 0) text += fmt::format(" --threads {}", options.threads);
+  return text;
+}
+
+}  // namespace smla

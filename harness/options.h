@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of the program: one struct, and the groups of flags that verbs share.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace smla {
+
+enum class ProgressKind : int32_t { automatic, plain, none };
+enum class Accept : int32_t { declared, reference };  // whose precision judges: what the kernel declared, or P and out in q's type and the rest exact
+enum class CacheState : int32_t { cold, warm, both };
+
+struct Options {
+  // choosing
+  std::vector<std::string> suites, cases_files, case_lines, kernels, filters, skips, sets;
+  std::string plugin;
+  int shard_index = 1, shard_count = 1;
+  std::string what;  // smla list WHAT
+  // checking
+  std::string checks = "quick";
+  int64_t oracle_rows = 0;  // 0 = all
+  int determinism = 2;      // runs compared bit by bit, where declared
+  Accept accept = Accept::declared;
+  // timing
+  CacheState cache = CacheState::cold;
+  bool graph = false;
+  int min_samples = 5;
+  double max_noise = 0.02, max_time_s = 2;
+  std::string benchmark_out, benchmark_format = "console", benchmark_filter;
+  // running
+  std::vector<int> gpus;
+  double case_timeout_s = 60;
+  int threads = 0;  // of kernels and oracle; 0 = all
+  std::string out = "reports/out", resume;
+  bool retry = false;
+  ProgressKind progress = ProgressKind::automatic;
+  bool verbose = false, quiet = false;
+};
+
+/// Groups of flags, joined by `|`.
+enum FlagGroup : unsigned { kChoosing = 1, kChecking = 2, kTiming = 4, kRunning = 8, kListing = 16 };
+
+/// Parses the flags of a verb, argv[0] being its name. Returns false after --help was printed. Throws UsageError: an unknown flag names the nearest
+/// known one.
+bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv);
+
+/// The flags beyond case and kernel that a reproducer must carry to ask the same question again, with a leading space each.
+std::string reproducer_flags(const Options& options);
+
+}  // namespace smla

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What will run: the cases that the flags choose, in order and without doubles, and the kernels that are asked each of them.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cases/suite.h"
+#include "harness/options.h"
+#include "harness/worker.h"
+
+namespace smla {
+
+/// A kernel that can be asked, and the worker that holds it.
+struct Candidate {
+  KernelInfo info;
+  Worker* worker = nullptr;
+};
+
+struct PlannedCase {
+  SuiteCase suite_case;
+  std::string suite;  // name of the suite, of the file, or "" for a --case line
+  const Case& c() const { return suite_case.c; }
+};
+
+/// Cases of --suite, --cases and --case (suite quick if none is given), multiplied by --set, cut by --filter, --skip and --shard.
+/// Throws UsageError for bad text, NothingMatched if no case is left.
+std::vector<PlannedCase> plan_cases(const Options& options);
+
+/// Kernels that match any --kernel glob; without one, `defaults` decides. A plain name that no kernel has throws UsageError naming the nearest;
+/// globs that match nothing throw NothingMatched.
+std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const std::vector<std::string>& globs);
+
+/// True if the case belongs to part `index` (from 1) of `count`: by its hash, so that editing a suite moves no other case.
+bool in_shard(const Case& c, int index, int count);
+
+/// The cases with `key=v1,v2,...` replaced: the product, in order.
+std::vector<SuiteCase> with_set(const std::vector<SuiteCase>& cases, const std::string& key_values);
+
+}  // namespace smla

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/session.h"
+
+#include <fmt/core.h>
+
+#include "cases/words.h"
+#include "harness/exit_status.h"
+
+namespace smla {
+
+Session::Session(const Options& options) : options_(options) {
+  const auto start = [&](const std::string& plugin) {
+    WorkerOptions worker;
+    worker.plugin = plugin;
+    workers_.push_back(std::make_unique<Worker>(worker));
+    for (const KernelInfo& info : workers_.back()->list()) {
+      for (const Candidate& other : all_)
+        if (other.info.name == info.name)
+          throw UsageError(fmt::format("--plugin {}: kernel '{}' has the name of another kernel", options_.plugin, info.name));
+      all_.push_back({info, workers_.back().get()});
+    }
+  };
+  if (!options.plugin.empty()) start(options.plugin);
+  plugin_kernels_ = all_.size();
+  start("");
+  if (all_.empty()) throw CannotStart("no kernel is here: neither built in nor in a plug-in");
+}
+
+std::vector<Candidate> Session::chosen() const {
+  if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);
+  return {all_.begin(), plugin_kernels_ > 0 ? all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_) : all_.end()};
+}
+
+}  // namespace smla

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verbs.h"
+
+int main(int argc, char** argv) { return smla::smla_main(argc, argv); }

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/sweep.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <numeric>
+#include <optional>
+
+#include "harness/exit_status.h"
+#include "harness/interrupt.h"
+#include "harness/progress.h"
+#include "harness/rows.h"
+#include "harness/table.h"
+#include "reports/report_file.h"
+
+namespace smla {
+
+int64_t Tally::done() const { return std::accumulate(by_status.begin(), by_status.end(), int64_t{0}); }
+
+void Tally::add(Status status, bool is_red_pair) {
+  ++by_status[static_cast<size_t>(status)];
+  red += is_red_pair;
+}
+
+int SweepResult::exit_status() const {
+  if (signal != 0) return 128 + signal;
+  if (tally.red > 0) return kCorrectnessRed;
+  return tally.of(Status::pass) > 0 ? kAllGreen : kNoPass;
+}
+
+SweepResult sweep_accuracy(const Options& options, const Common& run, const std::vector<PlannedCase>& plan, const std::vector<Candidate>& kernels,
+                           const std::string& folder) {
+  JudgeOptions judge;
+  judge.checks = parse_checks(options.checks);
+  judge.oracle_rows = options.oracle_rows;
+  judge.determinism = options.determinism;
+  judge.accept = options.accept;
+  judge.case_timeout_s = options.case_timeout_s;
+  judge.threads = options.threads;
+  judge.repro_flags = reproducer_flags(options);
+
+  std::optional<ReportWriter<AccuracyRow>> writer;
+  if (!folder.empty()) writer.emplace(folder);
+
+  const auto start = std::chrono::steady_clock::now();
+  SweepResult result;
+  result.tally.planned = static_cast<int64_t>(plan.size() * kernels.size());
+  Progress progress(options.progress, result.tally.planned, "checked");
+  bool header = false;
+  for (const PlannedCase& planned : plan) {
+    progress.advance(0, to_line(planned.c()));
+    CaseResult of_case = judge_case(planned, kernels, judge);
+    if ((result.signal = interrupted()) != 0) break;
+    result.spent += of_case.spent;
+    const std::vector<PairResult> pairs = std::move(of_case.pairs);
+    progress.clear();
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const PairResult& pair = pairs[i];
+      result.tally.add(pair.status(), pair.red);
+      if (writer) writer->append(accuracy_rows(run, planned, of_case, pair));
+      const bool green = pair.status() == Status::pass && !pair.red, neutral = !green && !pair.red;
+      if (options.verbose || pair.red || (green && !options.quiet)) {
+        if (!header) fmt::print("{}\n", accuracy_header());
+        header = true;
+        fmt::print("{}\n", accuracy_line(planned, pair));
+        if (!green) fmt::print("            {}{}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail(), "");
+        if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
+      }
+      if (green) {
+        PassedPair passed{planned,
+                          kernels[i],
+                          pair.base.out_hash.at(0),
+                          pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0],
+                          pair.evidence.has_lse,
+                          pair.contract.deterministic,
+                          of_case};
+        result.passed.push_back(std::move(passed));
+      }
+    }
+    std::fflush(stdout);
+    progress.advance(static_cast<int64_t>(pairs.size()), "");
+  }
+  progress.clear();
+  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+void print_tail(const SweepResult& result, const Options& options, const std::string& folder) {
+  const Tally& tally = result.tally;
+  std::string rest;
+  for (size_t i = 0; i < tally.by_status.size(); ++i)
+    if (static_cast<Status>(i) != Status::pass && tally.by_status[i] > 0)
+      rest += fmt::format(", {} {}", tally.by_status[i], name_of(static_cast<Status>(i)));
+  if (tally.done() < tally.planned) rest += fmt::format(", {} not run", tally.planned - tally.done());
+  fmt::print("\npassed {} / planned {}{}  in {}\n", tally.of(Status::pass), tally.planned, rest, clock_text(result.wall_s));
+  if (options.verbose) {
+    const double oracle_s = result.spent.oracle_ms / 1e3, generate_s = result.spent.generate_ms / 1e3, kernel_s = result.spent.kernel_ms / 1e3;
+    fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s of {:.2f} s\n", oracle_s, generate_s, kernel_s,
+               result.wall_s - oracle_s - generate_s - kernel_s, result.wall_s);
+  }
+  if (!folder.empty()) fmt::print("reports: {}\n", folder);
+  if (result.signal != 0) fmt::print("interrupted by signal {}: {} of {} pairs are in the report\n", result.signal, tally.done(), tally.planned);
+  std::fflush(stdout);
+}
+
+}  // namespace smla

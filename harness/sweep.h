@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accuracy sweep: every planned case judged, told on stdout and written, each (case, kernel) whole or not at all.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "harness/judge_case.h"
+#include "harness/options.h"
+#include "reports/record.h"
+
+namespace smla {
+
+/// How the pairs of a sweep ended.
+struct Tally {
+  int64_t planned = 0, red = 0;
+  std::array<int64_t, std::size(Names<Status>::kAll)> by_status{};
+  int64_t of(Status status) const { return by_status[static_cast<size_t>(status)]; }
+  int64_t done() const;
+  void add(Status status, bool is_red_pair);
+};
+
+/// A pair that passed, with the bits that it answered: what is timed later must give the same.
+struct PassedPair {
+  PlannedCase planned;
+  Candidate candidate;
+  uint64_t out_hash = 0, lse_hash = 0;
+  bool has_lse = true, deterministic = false;
+  CaseResult about;  // without pairs: what common_of wants to know of the case
+};
+
+struct SweepResult {
+  Tally tally;
+  TimeSpent spent;
+  double wall_s = 0;
+  int signal = 0;  // that interrupted the sweep
+  std::vector<PassedPair> passed;
+  /// Exit status of a sweep: 128 + signal, red, no pass, or green.
+  int exit_status() const;
+};
+
+/// `folder`: where accuracy.csv goes; "" judges without writing or telling what passes.
+SweepResult sweep_accuracy(const Options& options, const Common& run, const std::vector<PlannedCase>& plan, const std::vector<Candidate>& kernels,
+                           const std::string& folder);
+
+/// The last lines: passed / planned first, what was not, where the reports are; with -v where the time went.
+void print_tail(const SweepResult& result, const Options& options, const std::string& folder);
+
+}  // namespace smla

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table on stdout: one line a (case, kernel).
+#pragma once
+#include <string>
+
+#include "harness/judge_case.h"
+
+namespace smla {
+
+std::string accuracy_header();
+std::string accuracy_line(const PlannedCase& planned, const PairResult& pair);
+
+/// The status, in colour where stdout is a terminal.
+std::string status_text(Status status, int width);
+
+}  // namespace smla

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <map>
+
+#include "harness/checks.h"
+#include "harness/session.h"
+#include "harness/verbs.h"
+
+namespace smla {
+namespace {
+
+void list_cases(const Options& options) {
+  for (const PlannedCase& planned : plan_cases(options)) fmt::print("{}  {}\n", case_id(planned.c()), to_line(planned.c()));
+}
+
+void list_kernels(const Options& options) {
+  for (const Candidate& kernel : Session(options).all())
+    fmt::print("{:<24} {:<5} {}\n", kernel.info.name, kernel.info.device, kernel.info.description);
+}
+
+void list_suites(const Options&) {
+  for (const std::string& name : suite_names()) {
+    const Suite suite = load_suite(name);
+    fmt::print("{}: {} cases\n", name, suite.cases.size());
+    std::map<std::string, int> seen;
+    for (const SuiteCase& suite_case : suite.cases)
+      if (seen[suite_case.group]++ == 0) fmt::print("  {:<24} {}\n", suite_case.group, suite_case.why);
+  }
+}
+
+void list_patterns(const Options&) {
+  for (std::string_view name : Names<Pattern>::kAll) fmt::print("pattern={}\n", name);
+  for (std::string_view name : Names<Values>::kAll) fmt::print("values={}\n", name);
+}
+
+void list_checks(const Options&) {
+  for (const Check& check : checks()) fmt::print("{:<12} {:<7} {}\n", check.name, check.quick ? "quick" : "all", check.what);
+}
+
+/// The matrix kernel x case, with the reason for each refusal.
+void list_support(const Options& options) {
+  Session session(options);
+  const std::vector<Candidate> kernels = session.chosen();
+  for (const PlannedCase& planned : plan_cases(options)) {
+    const Inputs in = make_inputs(planned.c());
+    for (const Candidate& kernel : kernels) {
+      const RunReply reply = kernel.worker->supports(planned.c(), kernel.info.name);
+      const std::string excluded = reply.status == Status::pass ? contract_excludes(reply.contract, in) : reply.detail;
+      const Status status = excluded.empty() ? Status::pass : reply.status == Status::pass ? Status::unsupported : reply.status;
+      fmt::print("{:<12} {:<24} {}{}\n", status == Status::pass ? "supported" : name_of(status), kernel.info.name, to_line(planned.c()),
+                 excluded.empty() ? "" : "  # " + excluded);
+    }
+  }
+}
+
+constexpr struct {
+  std::string_view name;
+  void (*print)(const Options&);
+} kLists[] = {{"cases", list_cases},       {"kernels", list_kernels}, {"suites", list_suites},
+              {"patterns", list_patterns}, {"support", list_support}, {"checks", list_checks}};
+
+}  // namespace
+
+int verb_list(int argc, char** argv) {
+  Options options;
+  options.what = "cases";
+  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks", kListing | kChoosing, options, argc,
+                   argv))
+    return 0;
+  std::vector<std::string_view> names;
+  for (const auto& list : kLists) {
+    if (list.name == options.what) return list.print(options), 0;
+    names.push_back(list.name);
+  }
+  throw_unknown_value("list", options.what, names.data(), names.size());
+}
+
+}  // namespace smla

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verbs.h"
+
+#include <fmt/core.h>
+
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+#include "cases/words.h"
+#include "harness/exit_status.h"
+#include "harness/worker.h"
+
+namespace smla {
+namespace {
+
+constexpr Verb kVerbs[] = {
+    {"list", "expand cases, kernels, suites, patterns, support or checks, and print without running", verb_list},
+    {"check", "accuracy: every kernel against the fp64 oracle, and the checks beside it", verb_check},
+    {"bench", "throughput of kernels that passed the same case first", verb_bench},
+    {"run", "check, then bench, both reports: the main job", verb_run},
+    {"device", "what is here: cores, memory, measured peaks", verb_device},
+    {"worker", "(internal) the process that holds a kernel", worker_main},
+};
+
+void print_help() {
+  fmt::print("smla: a correctness and performance harness for sparse MLA attention kernels\n\n  smla VERB [flags]     smla VERB --help\n\n");
+  for (const Verb& verb : kVerbs) fmt::print("  {:8} {}\n", verb.name, verb.what);
+}
+
+int dispatch(int argc, char** argv) {
+  if (argc < 2) {
+    print_help();
+    return kUsage;
+  }
+  const std::string_view word = argv[1];
+  if (word == "--help" || word == "-h" || word == "help") {
+    print_help();
+    return kAllGreen;
+  }
+  for (const Verb& verb : kVerbs)
+    if (verb.name == word) return verb.main(argc - 1, argv + 1);
+  std::vector<std::string_view> names;
+  for (const Verb& verb : kVerbs) names.push_back(verb.name);
+  throw_unknown_value("verb", word, names.data(), names.size());
+}
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+int smla_main(int argc, char** argv) {
+  const auto failed = [](const std::exception& e, int status) {
+    std::fflush(stdout);
+    fmt::print(stderr, "smla: {}\n", e.what());
+    return status;
+  };
+  try {
+    return dispatch(argc, argv);
+  } catch (const UsageError& e) { return failed(e, kUsage); } catch (const CannotStart& e) {
+    return failed(e, kNothingCouldStart);
+  } catch (const NothingMatched& e) { return failed(e, kNothingMatched); } catch (const std::bad_alloc& e) {
+    return failed(e, kNothingCouldStart);
+  } catch (const std::exception& e) { return failed(e, kCorrectnessRed); }
+}
+
+}  // namespace smla

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verdict.h"
+
+#include <fmt/core.h>
+#include <fnmatch.h>
+
+namespace smla {
+namespace {
+
+std::string place(const std::vector<int64_t>& index) {
+  constexpr const char* names[] = {"b", "s_q", "h", "d"};
+  std::string text;
+  for (size_t i = 0; i < index.size(); ++i) text += fmt::format("{}{}={}", i == 0 ? "" : " ", names[i], index[i]);
+  return text;
+}
+
+std::string join(std::string all, const std::string& more) { return all.empty() ? more : all + "; " + more; }
+
+std::string out_fault(const RowFigures& f, const Limits& limits) {
+  std::string why;
+  if (f.out.n_bad_rows > 0) {
+    why =
+        fmt::format("{} of {} rows wrong (z max {:.3g}, row rms {:.3g} of its limit, {} non-finite): at {} got {:.6g}, want {:.6g}", f.out.n_bad_rows,
+                    f.rows, f.out.z_max, f.row_rms_share_max, f.out.n_nonfinite_mismatch, place(f.out.worst_index), f.out.worst_got, f.out.worst_ref);
+    if (!f.diagnosis.empty()) why += "; " + f.diagnosis;
+  }
+  if (!f.pooled.ok(limits))
+    why = join(why, fmt::format("pooled rms of z {:.3f} over {:.2f}: a bias that no row shows alone", f.pooled.value(), limits.pooled_rms));
+  return why;
+}
+
+std::string lse_fault(const RowFigures& f) {
+  if (f.lse.n_bad_rows == 0) return "";
+  return fmt::format("lse of {} of {} rows wrong ({:.3g} of its limit): at {} got {:.9g}, want {:.9g} (base e)", f.lse.n_bad_rows, f.rows,
+                     f.lse_ratio_max, place(f.lse.worst_index), f.lse.worst_got, f.lse.worst_ref);
+}
+
+}  // namespace
+
+Decision decide(const Evidence& e, const Limits& limits) {
+  if (e.ended != Status::pass) return {e.ended, e.ended, e.ended_detail, e.ended_detail};
+  if (!e.mistrusted.empty()) return {Status::mistrusted, Status::mistrusted, e.mistrusted, e.mistrusted};
+  Decision d;
+  d.out_detail = out_fault(e.figures, limits);
+  d.lse_detail = e.has_lse ? lse_fault(e.figures) : "";
+  for (const CheckOutcome& check : e.checks) {
+    if (!check.ran) continue;
+    const std::string text = fmt::format("{}: {}", checks()[check.check].name, check.detail);
+    if (!check.out_ok) d.out_detail = join(d.out_detail, text);
+    if (!check.lse_ok && e.has_lse) d.lse_detail = join(d.lse_detail, text);
+  }
+  if (!d.out_detail.empty()) d.out = Status::fail;
+  if (!d.lse_detail.empty()) d.lse = Status::fail;
+  return d;
+}
+
+bool is_red(Status status, const std::string& kernel, const std::string& expect, std::string* why) {
+  const auto unmet = [&](const std::string& text) {
+    if (why != nullptr) *why = text;
+    return true;
+  };
+  if (expect == "mistrusted")
+    return status == Status::mistrusted || status == Status::unsupported || status == Status::skipped ? false : unmet("expected mistrusted");
+  constexpr std::string_view kUnsupported = "unsupported:";
+  if (expect.rfind(kUnsupported, 0) == 0 && fnmatch(expect.c_str() + kUnsupported.size(), kernel.c_str(), 0) == 0)
+    return status == Status::unsupported || status == Status::skipped ? false : unmet("expected unsupported");
+  switch (status) {
+    case Status::pass:
+    case Status::unsupported:
+    case Status::skipped:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace smla
