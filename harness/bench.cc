@@ -2,7 +2,7 @@
 #include "harness/bench.h"
 
 #include <benchmark/benchmark.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <map>

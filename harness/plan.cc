@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/plan.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <regex>

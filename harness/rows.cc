@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/rows.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "reference/exact.h"
 
@@ -68,7 +68,8 @@ std::vector<AccuracyRow> accuracy_rows(const Common& run, const PlannedCase& pla
   for (const CheckOutcome& outcome : pair.evidence.checks) {
     if (!outcome.ran || !judged) continue;
     const Check& check = checks()[outcome.check];
-    both.checks_run += (both.checks_run.empty() ? "" : "|") + std::string(check.name);
+    if (!both.checks_run.empty()) both.checks_run += '|';
+    both.checks_run += check.name;
     Flag& ok = column_of(both, check.column);
     ok = ok.value_or(true) && outcome.out_ok && outcome.lse_ok;
   }

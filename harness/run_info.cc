@@ -2,7 +2,7 @@
 #include "harness/run_info.h"
 
 #include <fmt/chrono.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>

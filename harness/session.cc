@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/session.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "cases/words.h"
 #include "harness/exit_status.h"

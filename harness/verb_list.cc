@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <map>
 
@@ -15,7 +15,8 @@ void list_cases(const Options& options) {
 }
 
 void list_kernels(const Options& options) {
-  for (const Candidate& kernel : Session(options).all())
+  Session session(options);
+  for (const Candidate& kernel : session.all())
     fmt::print("{:<24} {:<5} {}\n", kernel.info.name, kernel.info.device, kernel.info.description);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verbs.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <iterator>
 #include <string_view>

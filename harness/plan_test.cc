@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/plan.h"
+
+#include <set>
+
+#include "harness/checks.h"
+#include "harness/exit_status.h"
+#include "smla_catch.h"
+
+using namespace smla;
+
+namespace {
+
+Options lines(std::vector<std::string> cases) {
+  Options options;
+  options.case_lines = std::move(cases);
+  return options;
+}
+
+std::vector<Candidate> named(std::vector<std::string> names) {
+  std::vector<Candidate> out;
+  for (std::string& name : names) out.push_back({{name, "", "cpu"}, nullptr});
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("suite quick is the default, in order and without doubles") {
+  const std::vector<PlannedCase> plan = plan_cases({});
+  CHECK(plan.size() > 20);
+  std::set<std::string> ids;
+  for (const PlannedCase& planned : plan) {
+    CHECK(planned.suite == "quick");
+    CHECK(ids.insert(case_id(planned.c())).second);
+  }
+  Options twice;
+  twice.suites = {"quick", "quick"};
+  CHECK(plan_cases(twice).size() == plan.size());
+}
+
+TEST_CASE("--set multiplies, and keys whose default follows another key follow it") {
+  Options options = lines({"decode b=1 s_q=1 h_q=8 s_kv=100 topk=10"});
+  options.sets = {"page_size=16,32", "h_q=1,5,8"};
+  const std::vector<PlannedCase> plan = plan_cases(options);
+  REQUIRE(plan.size() == 6);
+  CHECK(to_line(plan[0].c()) == "decode b=1 s_q=1 h_q=1 s_kv=100 topk=10 page_size=16");
+  CHECK(to_line(plan[5].c()) == "decode b=1 s_q=1 h_q=8 s_kv=100 topk=10 page_size=32");
+  CHECK(plan[5].c().page_stride_rows == 32);
+
+  options.sets = {"topkk=3"};
+  CHECK_THROWS_WITH(plan_cases(options), ContainsSubstring("topk"));
+  options.sets = {"topk"};
+  CHECK_THROWS_AS(plan_cases(options), UsageError);
+}
+
+TEST_CASE("--filter keeps what matches all, --skip drops what matches any") {
+  Options options = lines({"decode b=1 s_q=1 h_q=8 s_kv=100 topk=10", "decode b=2 s_q=1 h_q=8 s_kv=100 topk=10", "prefill b=1 s_q=4 h_q=8 s_kv=100 topk=10"});
+  options.filters = {"b=1 ", "decode"};
+  CHECK(plan_cases(options).size() == 1);
+  options.filters = {};
+  options.skips = {"prefill", "b=2"};
+  CHECK(plan_cases(options).size() == 1);
+  options.skips = {"topk"};
+  CHECK_THROWS_AS(plan_cases(options), NothingMatched);
+  options.skips = {"("};
+  CHECK_THROWS_WITH(plan_cases(options), ContainsSubstring("--skip '('"));
+}
+
+TEST_CASE("shards part the cases, and editing a suite moves none of the others") {
+  const std::vector<PlannedCase> all = plan_cases({});
+  std::set<std::string> seen;
+  for (int i = 1; i <= 4; ++i) {
+    Options options;
+    options.shard_index = i;
+    options.shard_count = 4;
+    for (const PlannedCase& planned : plan_cases(options)) CHECK(seen.insert(case_id(planned.c())).second);
+  }
+  CHECK(seen.size() == all.size());
+}
+
+TEST_CASE("kernels by glob: an unknown name suggests, a glob without a match says so") {
+  const std::vector<Candidate> all = named({"cpu_naive", "cpu_split", "cpu_dense"});
+  CHECK(choose_kernels(all, {"cpu_*"}).size() == 3);
+  CHECK(choose_kernels(all, {"cpu_split", "*dense"}).size() == 2);
+  CHECK(choose_kernels(all, {"*naive", "cpu_n*"}).size() == 1);
+  CHECK_THROWS_WITH(choose_kernels(all, {"cpu_splitt"}), ContainsSubstring("cpu_split"));
+  CHECK_THROWS_AS(choose_kernels(all, {"cpu_splitt"}), UsageError);
+  CHECK_THROWS_AS(choose_kernels(all, {"gpu_*"}), NothingMatched);
+}
+
+TEST_CASE("checks by name") {
+  CHECK(parse_checks("none").empty());
+  CHECK(parse_checks("all").size() == checks().size());
+  CHECK(parse_checks("quick").size() < parse_checks("all").size());
+  const std::vector<size_t> two = parse_checks("poison,guards,poison");
+  REQUIRE(two.size() == 2);
+  CHECK(checks()[two[0]].name == "guards");
+  CHECK(checks()[two[1]].name == "poison");
+  CHECK_THROWS_WITH(parse_checks("poisson"), ContainsSubstring("poison"));
+  CHECK_THROWS_AS(parse_checks(""), UsageError);
+}
+
+TEST_CASE("a contract excludes what it says it excludes") {
+  const auto excluded = [](const Contract& contract, const char* line) { return contract_excludes(contract, make_inputs(parse_line(line))); };
+  constexpr const char* plain = "decode b=2 s_q=1 h_q=8 s_kv=300 topk=100";
+  constexpr const char* holes = "decode b=2 s_q=1 h_q=8 s_kv=300 topk=100 pattern=interleaved_invalid";
+  constexpr const char* twice = "decode b=2 s_q=1 h_q=8 s_kv=300 topk=100 pattern=duplicates";
+  constexpr const char* beyond = "decode b=2 s_q=1 h_q=8 s_kv=300 topk=100 pattern=out_of_range";
+  Contract any, tail, once, minus_one, negative;
+  tail.padding = Padding::tail_only;
+  once.duplicates = Duplicates::undefined;
+  minus_one.invalid_index = InvalidIndex::minus_one;
+  negative.invalid_index = InvalidIndex::negative;
+  for (const char* line : {plain, holes, twice, beyond}) CHECK(excluded(any, line).empty());
+  for (const Contract& contract : {tail, once, minus_one, negative}) CHECK(excluded(contract, plain).empty());
+  CHECK_THAT(excluded(tail, holes), ContainsSubstring("tail_only"));
+  CHECK_THAT(excluded(once, twice), ContainsSubstring("duplicates"));
+  CHECK_THAT(excluded(minus_one, beyond), ContainsSubstring("minus_one"));
+  CHECK_THAT(excluded(negative, beyond), ContainsSubstring("negative"));
+  CHECK(excluded(minus_one, holes).empty());
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verdict.h"
+
+#include "smla_catch.h"
+
+using namespace smla;
+
+namespace {
+
+Evidence healthy() {
+  Evidence e;
+  e.figures.rows = 64;
+  e.figures.out.n_elem = 64 * 512;
+  e.figures.out.z_max = 4;
+  e.figures.out.worst_index = {0, 0, 0, 0};
+  e.figures.lse.worst_index = {0, 0, 0};
+  e.figures.pooled = {64, 64 * 512, 0.5 * 64 * 512};
+  return e;
+}
+
+}  // namespace
+
+TEST_CASE("healthy evidence passes without a word") {
+  const Decision d = decide(healthy());
+  CHECK(d.status() == Status::pass);
+  CHECK(d.detail().empty());
+}
+
+TEST_CASE("each fault reaches its tensor, and no other") {
+  Evidence out = healthy();
+  out.figures.out.n_bad_rows = 1;
+  CHECK(decide(out).out == Status::fail);
+  CHECK(decide(out).lse == Status::pass);
+  CHECK_THAT(decide(out).detail(), ContainsSubstring("1 of 64 rows"));
+
+  Evidence lse = healthy();
+  lse.figures.lse.n_bad_rows = 2;
+  CHECK(decide(lse).out == Status::pass);
+  CHECK(decide(lse).lse == Status::fail);
+  CHECK(decide(lse).status() == Status::fail);
+  lse.has_lse = false;
+  CHECK(decide(lse).status() == Status::pass);
+
+  Evidence pooled = healthy();
+  pooled.figures.pooled.sum_z2 = 0.9 * 0.9 * 64 * 512;   // every row within its own limit
+  CHECK(decide(pooled).out == Status::fail);
+  CHECK_THAT(decide(pooled).detail(), ContainsSubstring("pooled"));
+  pooled.figures.pooled.rows = 7;                        // too few rows to say so
+  CHECK(decide(pooled).out == Status::pass);
+}
+
+TEST_CASE("a check that failed is red; one that did not run says nothing") {
+  Evidence e = healthy();
+  CheckOutcome outcome;
+  outcome.check = 0;
+  outcome.out_ok = false;
+  outcome.detail = "byte 3 behind out";
+  e.checks = {outcome};
+  CHECK(decide(e).status() == Status::pass);
+  e.checks[0].ran = true;
+  CHECK(decide(e).out == Status::fail);
+  CHECK(decide(e).lse == Status::pass);
+  CHECK_THAT(decide(e).detail(), ContainsSubstring("byte 3 behind out"));
+}
+
+TEST_CASE("how a run ended comes before what it computed, and mistrust before figures") {
+  Evidence e = healthy();
+  e.figures.out.n_bad_rows = 64;
+  e.mistrusted = "accepts zeros";
+  CHECK(decide(e).out == Status::mistrusted);
+  CHECK(decide(e).lse == Status::mistrusted);
+  for (Status status : {Status::crash, Status::timeout, Status::oom, Status::unsupported, Status::skipped}) {
+    e.ended = status;
+    CHECK(decide(e).status() == status);
+  }
+}
+
+TEST_CASE("red or not, and against what was expected") {
+  for (Status status : {Status::fail, Status::mistrusted, Status::crash, Status::timeout, Status::oom}) CHECK(is_red(status, "k", "pass"));
+  for (Status status : {Status::pass, Status::unsupported, Status::skipped}) CHECK_FALSE(is_red(status, "k", "pass"));
+
+  std::string why;
+  CHECK(is_red(Status::pass, "cpu_dense", "unsupported:cpu_d*", &why));
+  CHECK_THAT(why, ContainsSubstring("unsupported"));
+  CHECK_FALSE(is_red(Status::unsupported, "cpu_dense", "unsupported:cpu_d*"));
+  CHECK_FALSE(is_red(Status::pass, "cpu_naive", "unsupported:cpu_d*"));
+  CHECK(is_red(Status::fail, "cpu_naive", "unsupported:cpu_d*"));
+  CHECK(is_red(Status::pass, "cpu_naive", "mistrusted"));
+  CHECK_FALSE(is_red(Status::mistrusted, "cpu_naive", "mistrusted"));
+}
