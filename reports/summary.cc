@@ -9,25 +9,11 @@
 #include <vector>
 
 #include "reports/outcome.h"
+#include "reports/table.h"
 #include "reports/text.h"
 
 namespace smla {
 namespace {
-
-/// Rows of a Markdown table; cells are text of any kind.
-struct MarkdownTable {
-  std::string text;
-  size_t columns;
-  explicit MarkdownTable(const std::vector<std::string>& titles) : columns(titles.size()) {
-    add(titles);
-    for (size_t i = 0; i < columns; ++i) text += "|---";
-    text += "|\n";
-  }
-  void add(const std::vector<std::string>& cells) {
-    for (const std::string& cell : cells) text += "| " + markdown_cell(cell) + " ";
-    text += "|\n";
-  }
-};
 
 std::string number(const Measure& value, const char* format = "{:.3g}") { return value ? fmt::format(fmt::runtime(format), *value) : ""; }
 
@@ -56,13 +42,13 @@ std::string kernels_by_status(const std::vector<Outcome>& pairs) {
       seen.push_back(s);
       titles.emplace_back(Names<Status>::kAll[s]);
     }
-  MarkdownTable table(titles);
+  Table table{titles, {}};
   for (const auto& [kernel, by] : kernels) {
     std::vector<std::string> cells{kernel};
     for (size_t s : seen) cells.push_back(by.count[s] > 0 ? fmt::format("{}", by.count[s]) : "");
     table.add(cells);
   }
-  return table.text;
+  return table.markdown();
 }
 
 /// The largest of one statistic, and whose it is.
@@ -93,10 +79,10 @@ std::string worst_margins(const std::vector<Outcome>& pairs) {
     }
     if (pair.lse) m.lse.see(pair.lse->lse_err_max, row.kernel);
   }
-  MarkdownTable table({"pattern", "kv_format", "pairs", "z_max", "z_row_rms_max", "z_rms_pooled", "lse_err_max"});
+  Table table{{"pattern", "kv_format", "pairs", "z_max", "z_row_rms_max", "z_rms_pooled", "lse_err_max"}, {}};
   for (const auto& [group, m] : groups)
     table.add({group.first, group.second, fmt::format("{}", m.pairs), m.z.text(), m.rms.text(), m.pooled.text(), m.lse.text()});
-  return table.text;
+  return table.markdown();
 }
 
 std::string left_out(const std::vector<Outcome>& pairs) {
@@ -106,9 +92,9 @@ std::string left_out(const std::vector<Outcome>& pairs) {
     if (row.status == Status::unsupported || row.status == Status::skipped) ++reasons[{row.kernel, std::string(name_of(row.status)), row.detail}];
   }
   if (reasons.empty()) return "";
-  MarkdownTable table({"kernel", "status", "pairs", "reason"});
+  Table table{{"kernel", "status", "pairs", "reason"}, {}};
   for (const auto& [key, count] : reasons) table.add({key[0], key[1], fmt::format("{}", count), key[2]});
-  return "\n## Left out\n\n" + table.text;
+  return "\n## Left out\n\n" + table.markdown();
 }
 
 std::string failure(const Common& row, std::string_view status, const std::string& detail, const std::string& repro) {
@@ -117,8 +103,9 @@ std::string failure(const Common& row, std::string_view status, const std::strin
 }
 
 std::string throughput_table(const std::vector<const ThroughputRow*>& rows) {
-  MarkdownTable table({"case", "kernel", "timing", "cache", "median µs", "IQR %", "TFLOP/s", "unique GB/s", "of roof %", "roof µs", "dense µs",
-                       "speed-up", "dense kernel", "dense roof µs"});
+  Table table{{"case", "kernel", "timing", "cache", "median µs", "IQR %", "TFLOP/s", "unique GB/s", "of roof %", "roof µs", "dense µs", "speed-up",
+               "dense kernel", "dense roof µs"},
+              {}};
   for (const ThroughputRow* row : rows) {
     const auto percent = [](const Measure& v) { return v ? fmt::format("{:.1f}", 100 * *v) : std::string(); };
     if (row->status != Status::pass) {
@@ -129,7 +116,7 @@ std::string throughput_table(const std::vector<const ThroughputRow*>& rows) {
                number(row->tflops), number(row->gbps_unique), percent(row->roof_frac), number(row->roof_us, "{:.4g}"),
                number(row->dense_time_us_median, "{:.5g}"), number(row->speedup_vs_dense), row->dense_kernel, number(row->dense_roof_us, "{:.4g}")});
   }
-  return table.text;
+  return table.markdown();
 }
 
 }  // namespace
@@ -165,7 +152,7 @@ std::string summary_markdown(const SummaryInput& input) {
   if (!timed.empty()) text += fmt::format("Throughput: {} of {} rows measured.\n\n", timed_passed, timed.size());
   const Common* first = !pairs.empty() ? static_cast<const Common*>(&pairs[0].worst()) : !timed.empty() ? timed[0] : nullptr;
   if (first != nullptr) {
-    MarkdownTable table({"", ""});
+    Table table{{"", ""}, {}};
     table.add({"device", fmt::format("{} ({})", first->device_name, first->arch)});
     table.add({"host", first->host});
     table.add({"run", fmt::format("{}, started {}", first->run_id, first->started_utc)});
@@ -173,7 +160,7 @@ std::string summary_markdown(const SummaryInput& input) {
     if (!first->driver_version.empty()) table.add({"driver, CUDA", first->driver_version + ", " + first->cuda_version});
     if (!input.command.empty()) table.add({"command", input.command});
     if (input.wall_s > 0) table.add({"wall time", fmt::format("{:.1f} s", input.wall_s)});
-    text += table.text;
+    text += table.markdown();
   }
   if (!pairs.empty()) text += "\n## Kernels\n\n" + kernels_by_status(pairs);
   if (!failures.empty()) text += "\n## Red\n" + failures;

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <unordered_map>
+
+#include "reports/outcome.h"
+
+namespace smla {
+namespace {
+
+constexpr int64_t kMinSamples = 5;
+constexpr double kPowerStateShift = 0.25;  // of power_capped_frac
+constexpr double kPowerZ = 0.8416;         // z of 80 % power
+
+std::string sample_key(const std::string& run_id, const std::string& id, const std::string& kernel, const std::string& timing,
+                       const std::string& cache) {
+  return fmt::format("{} {} {} {} {}", run_id, id, kernel, timing, cache);
+}
+std::string sample_key(const ThroughputRow& row) { return sample_key(row.run_id, case_id(row.c), row.kernel, row.timing, row.cache); }
+
+bool timed(const ThroughputRow* row) { return row != nullptr && row->status == Status::pass; }
+
+/// Noise of one row's median, and what it was taken from.
+struct Noise {
+  double log_error = 0;
+  std::string from;
+  int64_t samples = 0;
+};
+Noise noise_of(const TimedSet& set, const ThroughputRow& row, int resamples) {
+  Noise noise;
+  noise.samples = row.samples.value_or(0);
+  std::string unused;
+  if (const auto found = set.samples.find(sample_key(row)); found != set.samples.end()) {
+    int64_t count = 0;
+    for (const auto& round : found->second) count += static_cast<int64_t>(round.size());
+    if (count == noise.samples && count > 0) {
+      noise.log_error = log_median_error(found->second, resamples);
+      noise.from = "samples";
+      return noise;
+    }
+    unused = fmt::format(" (samples.csv holds {} of {})", count, noise.samples);
+  }
+  if (row.time_us_q1 && row.time_us_q3 && noise.samples > 0) {
+    noise.log_error = log_median_error(Quartiles{*row.time_us_q1, *row.time_us_median, *row.time_us_q3}, noise.samples);
+    noise.from = "quartiles" + unused;
+  }
+  return noise;
+}
+
+std::string device(const ThroughputRow& row) {
+  return fmt::format("{} ({}, power limit {}, ECC {})", row.device_name, row.arch,
+                     row.power_limit_w ? fmt::format("{:g} W", *row.power_limit_w) : "unknown", row.ecc ? (*row.ecc ? "on" : "off") : "unknown");
+}
+
+std::string power_state_note(const ThroughputRow& a, const ThroughputRow& b) {
+  if (std::fabs(a.power_capped_frac.value_or(0) - b.power_capped_frac.value_or(0)) > kPowerStateShift)
+    return fmt::format("another power state: {:.0f} % and {:.0f} % of the samples were power capped", 100 * a.power_capped_frac.value_or(0),
+                       100 * b.power_capped_frac.value_or(0));
+  if (a.clocks_locked.value_or(false) != b.clocks_locked.value_or(false)) return "another power state: clocks locked in one of the two";
+  return "";
+}
+
+/// Fills ratio, noise and notes of a matched pair. The verdict comes once the whole sweep is known.
+void measure(Comparison& c, const TimedSet& a, const TimedSet& b, const CompareOptions& options) {
+  if (device(*c.a) != device(*c.b))
+    throw UsageError(fmt::format("not comparable: {} was measured on {} in {} and on {} in {}", to_line(c.a->c), device(*c.a), a.report.origin,
+                                 device(*c.b), b.report.origin));
+  c.ratio = *c.b->time_us_median / *c.a->time_us_median;
+  const Noise noise_a = noise_of(a, *c.a, options.resamples), noise_b = noise_of(b, *c.b, options.resamples);
+  c.note = power_state_note(*c.a, *c.b);
+  if (const int64_t least = std::min(noise_a.samples, noise_b.samples); least < kMinSamples)
+    c.note = fmt::format("{} samples are too few for an interval", least);
+  else if (noise_a.from.empty() || noise_b.from.empty()) c.note = "neither samples nor quartiles: no interval";
+  else {
+    c.log_error = std::hypot(noise_a.log_error, noise_b.log_error);
+    c.interval_from = noise_a.from == noise_b.from ? noise_a.from : noise_a.from + " / " + noise_b.from;
+  }
+}
+
+}  // namespace
+
+std::string row_key(const ThroughputRow& row, bool any_kernel) {
+  return fmt::format("{} {} {} {}", case_id(row.c), any_kernel ? "" : row.kernel, row.timing, row.cache);
+}
+
+TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* samples) {
+  TimedSet set{std::move(report), {}};
+  for (size_t i = 0; i < set.report.rows.size(); ++i) {
+    const ThroughputRow& row = set.report.rows[i];
+    if (row.status != Status::pass) continue;
+    if (row.time_us_median.value_or(0) <= 0) throw UsageError(set.report.at(i) + "column time_us_median: a passed row needs a time above 0");
+    if (row.time_us_q1.value_or(*row.time_us_median) > *row.time_us_median || row.time_us_q3.value_or(*row.time_us_median) < *row.time_us_median)
+      throw UsageError(set.report.at(i) + "columns time_us_q1, time_us_median, time_us_q3 are not in ascending order");
+  }
+  if (samples == nullptr) return set;
+  std::map<std::string, std::map<int64_t, std::vector<double>>> by_round;
+  for (size_t i = 0; i < samples->rows.size(); ++i) {
+    const SampleRow& row = samples->rows[i];
+    if (row.discarded.value_or(false)) continue;
+    if (row.time_us.value_or(0) <= 0) throw UsageError(samples->at(i) + "column time_us: a sample needs a time above 0");
+    by_round[sample_key(row.run_id, row.case_id, row.kernel, row.timing, row.cache)][row.round.value_or(0)].push_back(*row.time_us);
+  }
+  for (auto& [key, rounds] : by_round)
+    for (auto& [round, times] : rounds) set.samples[key].push_back(std::move(times));
+  return set;
+}
+
+TimedSet read_timed(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::is_directory(path) ? fs::path(path) / file_name<ThroughputRow>() : fs::path(path);
+  const fs::path beside = file.parent_path() / file_name<SampleRow>();
+  auto report = read_report<ThroughputRow>(file.string());
+  if (!fs::exists(beside)) return make_timed(std::move(report), nullptr);
+  const auto samples = read_report<SampleRow>(beside.string());
+  return make_timed(std::move(report), &samples);
+}
+
+TimedSet only_kernel(const TimedSet& set, const std::string& kernel) {
+  TimedSet one{{set.report.origin, {}, set.report.torn}, set.samples};
+  std::vector<std::string> known;
+  for (const ThroughputRow& row : set.report.rows) {
+    if (row.kernel == kernel) one.report.rows.push_back(row);
+    if (std::find(known.begin(), known.end(), row.kernel) == known.end()) known.push_back(row.kernel);
+  }
+  if (one.report.rows.empty()) {
+    const std::vector<std::string_view> names(known.begin(), known.end());
+    throw_unknown_value("kernel", kernel, names.data(), names.size());
+  }
+  return one;
+}
+
+std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const CompareOptions& options) {
+  std::vector<Comparison> all;
+  std::unordered_map<std::string, size_t> index;
+  for (const ThroughputRow* row : latest(a.report.rows)) {
+    index[row_key(*row, options.any_kernel)] = all.size();
+    all.push_back({.a = row});
+  }
+  for (const ThroughputRow* row : latest(b.report.rows)) {
+    const auto found = index.find(row_key(*row, options.any_kernel));
+    if (found == index.end()) all.push_back({.b = row});
+    else all[found->second].b = row;
+  }
+
+  std::vector<double> p;
+  std::vector<Comparison*> tested;
+  for (Comparison& c : all) {
+    const bool has_a = timed(c.a), has_b = timed(c.b);
+    if (!has_a || !has_b) {
+      c.verdict = has_a ? Verdict::missing : has_b ? Verdict::fresh : Verdict::ambiguous;
+      const ThroughputRow* other = has_a ? c.b : c.a;
+      if (other != nullptr) c.note = fmt::format("{}: {}", name_of(other->status), other->detail);
+      continue;
+    }
+    measure(c, a, b, options);
+    if (c.interval_from.empty()) continue;
+    const double beyond = std::fabs(std::log(*c.ratio)) - std::log1p(options.margin);
+    p.push_back(c.log_error > 0 ? std::min(1.0, 2 * normal_cdf(-beyond / c.log_error)) : beyond > 0 ? 0.0 : 1.0);
+    tested.push_back(&c);
+  }
+  const std::vector<double> levels = holm_levels(p, options.alpha);
+  for (size_t i = 0; i < tested.size(); ++i) {
+    Comparison& c = *tested[i];
+    const double z = normal_quantile(1 - levels[i] / 2), reach = z * c.log_error;
+    c.ratio_lo = *c.ratio * std::exp(-reach);
+    c.ratio_hi = *c.ratio * std::exp(reach);
+    c.detectable = (1 + options.margin) * std::exp((z + kPowerZ) * c.log_error) - 1;
+    if (!c.note.empty()) continue;  // another power state
+    const double above = 1 + options.margin, below = 1 / above;
+    c.verdict = *c.ratio_lo > above                            ? Verdict::slower
+                : *c.ratio_hi < below                          ? Verdict::faster
+                : *c.ratio_lo >= below && *c.ratio_hi <= above ? Verdict::same
+                                                               : Verdict::ambiguous;
+  }
+  return all;
+}
+
+std::vector<GeomeanRow> geomeans(const std::vector<Comparison>& comparisons) {
+  std::map<std::array<std::string, 3>, std::vector<double>> groups;
+  for (const Comparison& c : comparisons)
+    if (c.ratio) groups[{c.a->kernel, c.b->kernel, c.a->cache}].push_back(*c.ratio);
+  std::vector<GeomeanRow> rows;
+  for (const auto& [key, ratios] : groups) rows.push_back({key[0], key[1], key[2], ratios.size(), geomean(ratios)});
+  return rows;
+}
+
+std::vector<BestKernel> best_kernels(const TimedSet& set, int resamples) {
+  std::vector<BestKernel> all;
+  std::unordered_map<std::string, size_t> index;
+  for (const ThroughputRow* row : latest(set.report.rows)) {
+    if (!timed(row)) continue;
+    const auto [at, first] = index.try_emplace(row_key(*row, true), all.size());
+    if (first) all.emplace_back();
+    BestKernel& b = all[at->second];
+    if (b.best == nullptr || *row->time_us_median < *b.best->time_us_median) b = {row, b.best};
+    else if (b.next == nullptr || *row->time_us_median < *b.next->time_us_median) b.next = row;
+  }
+  const double z = normal_quantile(0.975);
+  for (BestKernel& b : all) {
+    if (b.next == nullptr) continue;
+    const Noise best = noise_of(set, *b.best, resamples), next = noise_of(set, *b.next, resamples);
+    b.clear = !best.from.empty() && !next.from.empty() && std::min(best.samples, next.samples) >= kMinSamples &&
+              std::log(*b.next->time_us_median / *b.best->time_us_median) > z * std::hypot(best.log_error, next.log_error);
+  }
+  return all;
+}
+
+Table comparison_table(const std::vector<Comparison>& comparisons) {
+  Table table{{"case", "kernel", "timing", "cache", "a_us", "b_us", "ratio", "ratio_lo", "ratio_hi", "verdict", "detectable_frac", "interval_from",
+               "speedup_vs_dense", "dense_kernel", "dense_roof_us", "note"},
+              {}};
+  const auto number = [](const Measure& v) { return v ? fmt::format("{:.5g}", *v) : std::string(); };
+  for (const Comparison& c : comparisons) {
+    const ThroughputRow& row = c.any();
+    const std::string kernel = c.a != nullptr && c.b != nullptr && c.a->kernel != c.b->kernel ? c.a->kernel + " -> " + c.b->kernel : row.kernel;
+    table.add({to_line(row.c), kernel, row.timing, row.cache, timed(c.a) ? number(c.a->time_us_median) : "",
+               timed(c.b) ? number(c.b->time_us_median) : "", number(c.ratio), number(c.ratio_lo), number(c.ratio_hi),
+               std::string(name_of(c.verdict)), number(c.detectable), c.interval_from, number(row.speedup_vs_dense), row.dense_kernel,
+               number(row.dense_roof_us), c.note});
+  }
+  return table;
+}
+
+Table geomean_table(const std::vector<Comparison>& comparisons) {
+  Table table{{"kernel_a", "kernel_b", "cache", "pairs", "geomean_ratio"}, {}};
+  for (const GeomeanRow& row : geomeans(comparisons))
+    table.add({row.kernel_a, row.kernel_b, row.cache, fmt::format("{}", row.pairs), fmt::format("{:.5g}", row.ratio)});
+  return table;
+}
+
+Table best_table(const std::vector<BestKernel>& best) {
+  Table table{{"case", "timing", "cache", "best", "time_us", "next", "next_over_best", "clear"}, {}};
+  for (const BestKernel& b : best)
+    table.add({to_line(b.best->c), b.best->timing, b.best->cache, b.best->kernel, fmt::format("{:.5g}", *b.best->time_us_median),
+               b.next ? b.next->kernel : "", b.next ? fmt::format("{:.5g}", *b.next->time_us_median / *b.best->time_us_median) : "",
+               b.next ? (b.clear ? "true" : "false") : ""});
+  return table;
+}
+
+}  // namespace smla
