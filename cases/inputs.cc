@@ -7,6 +7,7 @@
 #include <climits>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include "cases/needle.h"
 #include "cases/pages.h"
@@ -128,19 +129,16 @@ void perturb_lists(Inputs& in) {
   }
 }
 
-/// The content of every page moves to another one.
+/// The content of every page in use moves to another one. (What stands behind K_t and names no page in use stays.)
 void remap_pages(Inputs& in, const PageMap& from, const PageMap& to) {
-  in.page_source.assign(in.num_pages, -1);
-  in.page_target.assign(in.num_pages, -1);
-  for (size_t i = 0; i < from.physical.size(); ++i)
-    if (from.physical[i] >= 0) in.page_target[from.physical[i]] = to.physical[i], in.page_source[to.physical[i]] = from.physical[i];
-  std::vector<int32_t> left;  // pages that hold nothing change places too, in order
-  for (int32_t page = 0; page < in.num_pages; ++page)
-    if (in.page_source[page] < 0) left.push_back(page);
-  for (int32_t page = 0, i = 0; page < in.num_pages; ++page)
-    if (in.page_target[page] < 0) in.page_target[page] = left[i], in.page_source[left[i]] = page, ++i;
-  for (int32_t& index : in.indices)
-    if (in.is_valid(index)) index = in.page_target[index / in.c.page_size] * in.c.page_size + index % in.c.page_size;
+  std::unordered_map<int32_t, int32_t> target, source;
+  for (size_t i = 0; i < from.physical.size(); ++i) target[from.physical[i]] = to.physical[i], source[to.physical[i]] = from.physical[i];
+  for (PageUse& use : in.page_uses) use.source = source.at(use.page);
+  for (int32_t& index : in.indices) {
+    if (!in.is_valid(index)) continue;
+    if (const auto moved = target.find(index / in.c.page_size); moved != target.end())
+      index = moved->second * in.c.page_size + index % in.c.page_size;
+  }
 }
 
 /// Reverses the order of `count` requests' blocks.
@@ -157,8 +155,7 @@ void reverse_batch(Inputs& in) {
   reverse_blocks(in.seq_lens, b);
   reverse_blocks(in.block_table, b);
   if (!in.topk_length.empty()) reverse_blocks(in.topk_length, b);
-  for (int32_t& owner : in.page_owner)
-    if (owner >= 0) owner = static_cast<int32_t>(b - 1 - owner);
+  for (PageUse& use : in.page_uses) use.owner = static_cast<int32_t>(b - 1 - use.owner);
 }
 
 // ---- The other small tensors.
@@ -291,14 +288,22 @@ int32_t Inputs::k_t(int64_t t) const { return topk_length.empty() ? c.topk : std
 
 int64_t Inputs::source_token(int64_t t) const { return variant.permute_batch ? (c.b - 1 - t / c.s_q) * c.s_q + t % c.s_q : t; }
 
+const PageUse* Inputs::page_use(int64_t page) const {
+  const auto found = std::lower_bound(page_uses.begin(), page_uses.end(), page, [](const PageUse& use, int64_t wanted) { return use.page < wanted; });
+  return found != page_uses.end() && found->page == page ? &*found : nullptr;
+}
+
 int64_t Inputs::content_key(int64_t slot) const {
-  const int64_t page = slot / c.page_size, source = page_source.empty() ? page : page_source[page];
-  const bool changed = variant.perturb == "kv" && page_owner[page] >= 0 && is_touched(page_owner[page], c.b);
-  return source * c.page_size + slot % c.page_size + (changed ? num_slots : 0);
+  const bool changes = variant.perturb == "kv";
+  if (!variant.remap_pages && !changes) return slot;
+  const PageUse* use = page_use(slot / c.page_size);
+  if (use == nullptr) return slot;
+  return int64_t{use->source} * c.page_size + slot % c.page_size + (changes && is_touched(use->owner, c.b) ? num_slots : 0);
 }
 
 int32_t Inputs::position(int64_t slot) const {
-  return std::max(0, page_logical[slot / c.page_size]) * c.page_size + static_cast<int32_t>(slot % c.page_size);
+  const PageUse* use = page_use(slot / c.page_size);
+  return (use == nullptr ? 0 : use->logical) * c.page_size + static_cast<int32_t>(slot % c.page_size);
 }
 
 Inputs make_inputs(const Case& asked, const Variant& variant) {
@@ -331,9 +336,8 @@ Inputs make_inputs(const Case& asked, const Variant& variant) {
   if (variant.insert_invalid) insert_invalid(in);
   const PageMap moved = variant.remap_pages ? make_pages(in.c, in.seq_lens, true) : PageMap{};
   const PageMap& final_pages = variant.remap_pages ? moved : pages;
+  in.page_uses = final_pages.uses;
   if (variant.remap_pages) remap_pages(in, pages, moved);
-  in.page_logical = final_pages.logical;
-  in.page_owner = final_pages.owner;
   make_block_table(in, final_pages);
   if (variant.permute_batch) reverse_batch(in);
   if (variant.num_splits >= 0) in.c.num_splits = variant.num_splits;
@@ -345,7 +349,8 @@ Inputs make_inputs(const Case& asked, const Variant& variant) {
 
 void kv_row(const Inputs& in, int64_t slot, uint8_t* row) {
   if (in.c.kv_format > KvFormat::fp8_656) throw UsageError(fmt::format("kv_format={}: known, not judged yet", name_of(in.c.kv_format)));
-  write_kv_row(in.values, in.content_key(slot), in.position(slot), row);
+  const int32_t position = is_max_family(in.values.family) ? in.position(slot) : 0;  // only they ask
+  write_kv_row(in.values, in.content_key(slot), position, row);
 }
 
 void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row) {

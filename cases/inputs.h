@@ -37,6 +37,14 @@ Variant parse_variant(std::string_view word);
 /// of every second request, token and head, the last one included, so that the others show whether they stay.
 std::vector<std::string> perturbations(const Case& c);
 
+/// A physical page in use. Kept as a list because a pool may be nearly all address space (pattern=far).
+struct PageUse {
+  int32_t page;     // physical
+  int32_t logical;  // which page of its request
+  int32_t owner;    // a request that uses it; under shared_prefix one of several
+  int32_t source;   // the page whose content it holds: itself, unless remap_pages moved it
+};
+
 /// All of one call's inputs but the two big ones.
 struct Inputs {
   Case c;  // fully expanded, the variant's changes of topk, num_splits, sm_scale applied
@@ -50,10 +58,7 @@ struct Inputs {
   std::vector<int32_t> indices;       // [T][topk]
   std::vector<int32_t> topk_length;   // [T]; empty = null pointer
   std::vector<float> sink;            // [h_q]; empty = null pointer
-  std::vector<int32_t> page_logical;  // [num_pages]: logical page held by a physical page, -1 = unused
-  std::vector<int32_t> page_owner;    // [num_pages]: a request that uses the page, -1 = unused
-  std::vector<int32_t> page_source;   // [num_pages]: remap_pages: the page whose content it holds; empty = its own
-  std::vector<int32_t> page_target;   // the inverse of page_source
+  std::vector<PageUse> page_uses;     // sorted by page; a page that is not here holds no position of any request
   int32_t flags = 0;                  // SMLA_FLAG_* bits (values equal; cases includes no kernel header)
   int64_t valid_keys = 0;             // over all rows
   std::vector<int32_t> selected;      // sorted distinct valid slots over all rows (within K_t): what the pool must really hold
@@ -66,7 +71,9 @@ struct Inputs {
   bool is_valid(int32_t index) const { return index >= 0 && index < num_slots; }
   /// Token of the case itself (before permute_batch) that stands at t.
   int64_t source_token(int64_t t) const;
-  /// What the content of a slot's row is drawn from, and where it stands in its request.
+  /// nullptr: no request uses the page.
+  const PageUse* page_use(int64_t page) const;
+  /// What the content of a slot's row is drawn from, and where it stands in its request (in an unused page: in the page).
   int64_t content_key(int64_t slot) const;
   int32_t position(int64_t slot) const;
   int32_t k_t(int64_t t) const;  // topk_length[t] clamped to [0, topk], else topk

@@ -57,8 +57,8 @@ TEST_CASE("the page table: a row a request or a query, wider than needed, garbag
     for (int32_t l = 0; l < query.max_pages; ++l) {
       const int32_t page = query.block_table[t * query.max_pages + l];
       if (l * 16 < query.seq_lens[t / 2]) {
-        CHECK(query.page_logical.at(page) == l);
-        CHECK(query.page_owner.at(page) == t / 2);
+        CHECK(query.page_use(page)->logical == l);
+        CHECK(query.page_use(page)->owner == t / 2);
       } else {
         garbage += page < 0 || page >= query.num_pages;
       }

@@ -29,8 +29,10 @@ std::vector<int32_t> edges_first(const Inputs& in, int64_t t) {
 int64_t slot_of_key(const Inputs& in, int64_t key) {
   if (in.variant.perturb == "kv" && key >= in.num_slots) key -= in.num_slots;
   if (key < 0 || key >= in.num_slots) return -1;
-  const int64_t page = key / in.c.page_size;
-  return (in.page_target.empty() ? page : in.page_target[page]) * in.c.page_size + key % in.c.page_size;
+  if (!in.variant.remap_pages) return key;
+  const int64_t source = key / in.c.page_size;
+  const auto found = std::find_if(in.page_uses.begin(), in.page_uses.end(), [&](const PageUse& use) { return use.source == source; });
+  return found == in.page_uses.end() ? -1 : int64_t{found->page} * in.c.page_size + key % in.c.page_size;
 }
 
 }  // namespace

@@ -80,31 +80,26 @@ PageMap make_pages(const Case& c, const std::vector<int32_t>& lengths, bool move
   map.num_pages = reserved + std::max<int64_t>(2, reserved / 8);
   if (c.pattern == Pattern::far) map.num_pages = std::max(map.num_pages, (int64_t{9} << 29) / (int64_t{c.page_stride_rows} * c.d_qk) + 16);
 
-  // The distinct logical pages in use: [first request that uses it, logical page], those shared once.
-  struct Use {
-    int32_t request, logical_page;
-  };
-  std::vector<Use> uses;
+  // The distinct logical pages in use, those that are shared once.
   std::vector<int64_t> use_of(int64_t{c.b} * per_request, -1), shared_use(shared, -1);
   for (int32_t r = 0; r < c.b; ++r)
     for (int32_t l = 0; l < per_request && int64_t{l} * c.page_size < lengths[r]; ++l) {
       int64_t fresh = -1;
       int64_t& use = l < shared ? shared_use[l] : fresh;
-      if (use < 0) use = static_cast<int64_t>(uses.size()), uses.push_back({r, l});
+      if (use < 0) use = static_cast<int64_t>(map.uses.size()), map.uses.push_back({-1, l, r, -1});
       use_of[int64_t{r} * per_request + l] = use;
     }
 
   Random random(c.seed, Draw::pages, moved ? 2 : 1);
-  const auto used = static_cast<int64_t>(uses.size());
+  const auto used = static_cast<int64_t>(map.uses.size());
   const std::vector<int32_t> order = c.pattern == Pattern::far                    ? far_pages(c, map.num_pages, used, random)
                                      : c.pattern == Pattern::contiguous && !moved ? pages_in_order(map.num_pages, used, random)
                                                                                   : shuffled_pages(map.num_pages, used, random);
   map.physical.assign(use_of.size(), -1);
   for (size_t i = 0; i < use_of.size(); ++i)
     if (use_of[i] >= 0) map.physical[i] = order[use_of[i]];
-  map.logical.assign(map.num_pages, -1);
-  map.owner.assign(map.num_pages, -1);
-  for (int64_t u = 0; u < used; ++u) map.logical[order[u]] = uses[u].logical_page, map.owner[order[u]] = uses[u].request;
+  for (int64_t u = 0; u < used; ++u) map.uses[u].page = map.uses[u].source = order[u];
+  std::sort(map.uses.begin(), map.uses.end(), [](const PageUse& a, const PageUse& b) { return a.page < b.page; });
   return map;
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cases/case.h"
+#include "cases/inputs.h"
 
 namespace smla {
 
@@ -16,8 +16,7 @@ struct PageMap {
   int64_t num_pages = 0;
   int32_t pages_per_request = 0;
   std::vector<int32_t> physical;  // [b][pages_per_request]; -1 behind the request's length
-  std::vector<int32_t> logical;   // [num_pages]; -1 = holds no position of any request
-  std::vector<int32_t> owner;     // [num_pages]: first request that uses it; -1
+  std::vector<PageUse> uses;      // sorted by page; source = page
   int32_t page(int64_t request, int32_t logical_page) const { return physical[request * pages_per_request + logical_page]; }
 };
 

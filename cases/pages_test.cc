@@ -20,10 +20,11 @@ TEST_CASE("the pool is a permutation with an eighth to spare, and its ends are i
     REQUIRE(used.size() == 28);
     for (int32_t r = 0; r < 4; ++r)
       for (int32_t l = 0; l < 7; ++l) {
-        REQUIRE(map.logical[map.page(r, l)] == l);
-        REQUIRE(map.owner[map.page(r, l)] == r);
+        const int32_t page = map.page(r, l);
+        const auto use = std::find_if(map.uses.begin(), map.uses.end(), [&](const PageUse& u) { return u.page == page; });
+        REQUIRE((use != map.uses.end() && use->logical == l && use->owner == r && use->source == page));
       }
-    REQUIRE(std::count(map.logical.begin(), map.logical.end(), -1) == 3);
+    REQUIRE(map.uses.size() == 28);
     first += used.count(0), last += used.count(30), both += used.count(0) && used.count(30);
   }
   CHECK(std::abs(first - 100) < 30);
@@ -70,7 +71,7 @@ TEST_CASE("far: pages in use on both sides of 2^31 and 2^32, in bytes and in ele
     const Case c = parse_line(std::string("decode b=2 s_kv=2000 topk=500 pattern=far ") + format);
     const Inputs in = make_inputs(c);
     CHECK(in.num_slots < (int64_t{1} << 31));
-    const auto uses = [&](int64_t page) { return in.page_logical.at(page) >= 0; };
+    const auto uses = [&](int64_t page) { return in.page_use(page) != nullptr; };
     for (const int64_t border : {int64_t{1} << 31, int64_t{1} << 32})
       for (const int64_t stride : {in.page_stride_bytes, int64_t{c.page_stride_rows} * c.d_qk})
         for (const int64_t side : {-1, 0, 1}) CHECK(uses(border / stride + side));

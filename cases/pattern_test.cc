@@ -279,7 +279,8 @@ TEST_CASE("stale_tail: behind topk_length stand slots that no row selects, too")
       REQUIRE(in.is_valid(index));
       ++stale;
       unselected += !std::binary_search(in.selected.begin(), in.selected.end(), index);
-      own += in.page_owner[index / 64] == t;
+      const PageUse* use = in.page_use(index / 64);
+      own += use != nullptr && use->owner == t;
     }
   CHECK(unselected > stale / 4);
   CHECK(own > stale / 4);

@@ -113,9 +113,9 @@ std::string describe_slot(const Inputs& in, int64_t t, int64_t slot) {
     return fmt::format("entry {} of the row", k) + (k < k_t ? "" : fmt::format(", past its topk_length {}", k_t));
   for (const int64_t step : {1, -1})
     if (const int64_t k = find(slot - step); k < k_t) return fmt::format("the {} of entry {}", step > 0 ? "next slot" : "slot before that", k);
-  const int64_t page = slot / in.c.page_size, logical = in.page_logical[page];
-  if (logical < 0) return fmt::format("page {}, which nothing uses", page);
-  const int64_t position = logical * in.c.page_size + slot % in.c.page_size, request = in.page_owner[page];
+  const PageUse* use = in.page_use(slot / in.c.page_size);
+  if (use == nullptr) return fmt::format("page {}, which nothing uses", slot / in.c.page_size);
+  const int32_t position = in.position(slot), request = use->owner;
   return fmt::format("position {} of {}request {}", position, request == t / in.c.s_q ? "the row's own " : "", request);
 }
 
