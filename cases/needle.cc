@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// needle and tracer: which row of the cache each query points at, and which row an output came from.
 #include "cases/needle.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "cases/random.h"
+#include "cases/steps.h"
 
 namespace smla {
 namespace {
@@ -45,8 +47,9 @@ void choose_needles(Inputs& in) {
     Random random(in.c.seed, Draw::q, static_cast<uint64_t>(t));
     const auto n = static_cast<int64_t>(slots.size());
     for (int64_t h = 0; h < in.c.h_q; ++h) {
-      const int64_t i = t * in.c.h_q + h;
-      in.needle_keys[i] = slots[in.c.values == Values::tracer ? random.below(n) : (in.c.needle0 + i) % n];
+      const int64_t i = t * in.c.h_q + h, entry = in.c.values == Values::tracer ? random.below(n) : (in.c.needle0 + i) % n;
+      const bool changed = in.variant.perturb == "q" && is_touched(t, in.tokens()) && is_touched(h, in.c.h_q);
+      in.needle_keys[i] = slots[(entry + changed) % n];
     }
   }
 }

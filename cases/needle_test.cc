@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "cases/inputs.h"
 #include "smla_catch.h"
 
 using namespace smla;

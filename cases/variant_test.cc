@@ -214,6 +214,17 @@ TEST_CASE("a changed argument changes every second row, the last one included, a
   CHECK_THROWS_WITH(made("decode", "perturb_sink"), "variant perturb_sink: this case has no such argument to change");
 }
 
+TEST_CASE("a changed q of the needle points at another key") {
+  const char* line = "decode b=2 s_q=1 h_q=4 s_kv=150 topk=70 values=needle";
+  const Inputs base = made(line, "base"), in = made(line, "perturb_q");
+  for (int64_t t = 0; t < 2; ++t)
+    for (int32_t h = 0; h < 4; ++h) {
+      const bool touched = t == 1 && h % 2 == 1;
+      CHECK((needle_slot(in, t, h) != needle_slot(base, t, h)) == touched);
+      CHECK((q_of(in, t, h) != q_of(base, t, h)) == touched);
+    }
+}
+
 TEST_CASE("poison is what it says at every alignment") {
   uint8_t bytes[67];
   poison_bytes(Poison::nan, 1, bytes, sizeof bytes);
