@@ -25,6 +25,7 @@ set_target_properties(smla_cuda_bringup PROPERTIES CUDA_STANDARD_REQUIRED OFF RU
 target_link_libraries(smla_cuda_bringup PRIVATE smla::kernels smla_cuda_flags smla_warnings)
 
 if(SMLA_TESTS)
+  smla_test(${CMAKE_CURRENT_SOURCE_DIR}/sparse_mma/plan_test.cc LIBS smla::kernels)
   add_test(NAME kernels.resources COMMAND ${PROJECT_SOURCE_DIR}/scripts/resources.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(kernels.resources PROPERTIES LABELS host SKIP_RETURN_CODE 77)
 endif()

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plan promises, for GPUs that are not here: pure functions of the problem.
+#include <cstring>
+
+#include "kernels/common/combine.h"
+#include "kernels/registry.h"
+#include "kernels/sparse_mma/kernel.h"
+#include "smla_catch.h"
+
+namespace smla {
+namespace {
+
+smla_problem problem(int cc, int format, int b, int h_q) {
+  smla_problem p{};
+  p.abi_version = SMLA_ABI_VERSION;
+  p.struct_size = sizeof p;
+  p.b = b, p.s_q = 1, p.h_q = h_q, p.s_kv = 32768, p.topk = 2048, p.d_qk = 576, p.d_v = 512;
+  p.page_size = 64, p.num_pages = 1024, p.num_slots = 65536;
+  p.kv_format = format;
+  p.q_dtype = p.rope_dtype = format == SMLA_KV_FP16 ? SMLA_FP16 : SMLA_BF16;
+  p.page_stride_bytes = 64 * (format == SMLA_KV_FP8_656 ? 656 : 1152);
+  p.device_cc = cc;
+  p.sm_count = cc == 120 ? 188 : cc == 90 ? 132 : 108;
+  p.smem_optin_bytes = cc == 120 || cc == 89 ? 101376 : cc == 80 ? 166912 : 232448;
+  return p;
+}
+
+TEST_CASE("one wave of resident blocks, a power of two of splits, all heads covered") {
+  for (const int cc : {80, 89, 90, 100, 120})
+    for (const int format : {SMLA_KV_BF16, SMLA_KV_FP16, SMLA_KV_FP8_656})
+      for (const int b : {1, 2, 7, 32, 128, 4096})
+        for (const int h_q : {1, 8, 9, 16, 17, 64, 100, 128}) {
+          const smla_problem p = problem(cc, format, b, h_q);
+          const cuda::MmaPlan plan = cuda::plan_mma(p, p.topk);
+          CAPTURE(cc, format, b, h_q, plan.instance->name, plan.num_splits);
+          CHECK(plan.instance->format == format);
+          CHECK(plan.instance->shared_bytes <= 101376);
+          CHECK(plan.head_blocks * plan.instance->heads >= h_q);
+          CHECK((plan.head_blocks - 1) * plan.instance->heads < h_q);
+          CHECK((plan.num_splits & (plan.num_splits - 1)) == 0);
+          const int64_t blocks = int64_t{b} * plan.head_blocks * plan.num_splits, resident = p.smem_optin_bytes / plan.instance->shared_bytes;
+          CHECK((plan.num_splits == 1 || blocks <= p.sm_count * (resident + 1)));
+          CHECK(plan.num_splits * plan.head_blocks * 16 <= p.topk + 16 * plan.head_blocks);
+        }
+}
+
+TEST_CASE("the H200's measured choices") {
+  auto splits = [](int format, int b, int h_q) { return cuda::plan_mma(problem(90, format, b, h_q), 2048).num_splits; };
+  CHECK(splits(SMLA_KV_BF16, 1, 8) == 128);
+  CHECK(splits(SMLA_KV_BF16, 8, 8) == 32);
+  CHECK(splits(SMLA_KV_BF16, 32, 8) == 8);
+  CHECK(splits(SMLA_KV_BF16, 128, 8) == 4);
+  CHECK(splits(SMLA_KV_BF16, 1, 16) == 64);  // two blocks of 8 heads, 128 blocks in all
+  CHECK(splits(SMLA_KV_BF16, 128, 16) == 2);
+}
+
+TEST_CASE("num_splits is honoured, and partials fit the workspace exactly") {
+  smla_problem p = problem(90, SMLA_KV_BF16, 3, 20);
+  p.num_splits = 7;
+  const cuda::MmaPlan plan = cuda::plan_mma(p, p.topk);
+  CHECK(plan.num_splits == 7);
+  const int pairs = plan.head_blocks * plan.instance->heads / 2;
+  const int64_t bytes = cuda::mma_workspace_bytes(plan, 3);
+  const cuda::Partials partials = cuda::partials_in(nullptr, 3, pairs, 7);
+  CHECK(reinterpret_cast<int64_t>(partials.sums) >= 3 * 2 * pairs * 7 * 8);
+  CHECK(bytes == reinterpret_cast<int64_t>(partials.sums) + int64_t{3} * 7 * pairs * 256 * 16);
+  p.num_splits = 1;
+  CHECK(cuda::mma_workspace_bytes(cuda::plan_mma(p, p.topk), 3) == 0);
+}
+
+TEST_CASE("reasons name what is refused") {
+  const smla_kernel& kernel = find_kernel("sparse_mma");
+  auto reason = [&](const smla_problem& p, const smla_kernel& k) {
+    char text[200] = "";
+    return k.supports(&k, &p, text, sizeof text) ? std::string("supported") : std::string(text);
+  };
+  smla_problem p = problem(120, SMLA_KV_FP8_656, 1, 8);
+  CHECK(reason(p, kernel) == "supported");
+  p.device_cc = 0;
+  CHECK(reason(p, kernel) == "needs a CUDA device");
+  p.device_cc = 75;
+  CHECK(reason(p, kernel) == "needs sm_80 (mma.sync of bf16); this is sm_75");
+  p.device_cc = 90, p.rope_dtype = SMLA_FP16;
+  CHECK(reason(p, kernel) == "the RoPE part of the cache must have q's type");
+  p = problem(90, SMLA_KV_BF16, 1, 8);
+  CHECK(reason(p, find_kernel("dense_paged")) == "dense: attends every position, the case selects some");
+  p.page_stride_bytes += 1152;
+  CHECK(reason(p, kernel) == "supported");
+  CHECK(reason(p, find_kernel("virtual_block_table")) == "a page table of page size 1 cannot address padded pages (page stride 74880 bytes)");
+  char little[8];
+  p.device_cc = 0;
+  CHECK(kernel.supports(&kernel, &p, little, sizeof little) == 0);
+  CHECK(std::strlen(little) == 7);
+}
+
+TEST_CASE("FastDiv divides as / does") {
+  for (const uint32_t d : {1u, 2u, 3u, 7u, 53u, 64u, 70u, 1000u, 65536u, 0x7fffffffu})
+    for (const uint32_t n : {0u, 1u, 52u, 53u, 54u, 63u, 64u, 65535u, 65536u, 123456789u, 0x7ffffffeu, 0x7fffffffu})
+      CHECK(cuda::FastDiv::by(d).divide(n) == n / d);
+}
+
+}  // namespace
+}  // namespace smla
