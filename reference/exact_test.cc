@@ -156,7 +156,9 @@ TEST_CASE("the tracer names the slot that came out, and what it is to the row") 
                                    ContainsSubstring("should be slot " + std::to_string(needle)) && ContainsSubstring("of the row"));
   CHECK_THAT(diagnosis(in.indices[in.c.topk - 1]), ContainsSubstring("past its topk_length") || ContainsSubstring("of the row)"));
   int64_t foreign = 0;  // a slot of the other request, away from the row's
-  while (in.page_owner[foreign / in.c.page_size] != 1 || describe_slot(in, 0, foreign).find("entry") != std::string::npos) ++foreign;
+  while (in.page_use(foreign / in.c.page_size) == nullptr || in.page_use(foreign / in.c.page_size)->owner != 1 ||
+         describe_slot(in, 0, foreign).find("entry") != std::string::npos)
+    ++foreign;
   CHECK_THAT(diagnosis(foreign), ContainsSubstring("position") && ContainsSubstring("of request 1"));
   std::vector<float> out(in.c.d_v);
   std::string text;
