@@ -18,6 +18,19 @@ target_link_libraries(smla_cuda PUBLIC smla_flags smla_cuda_flags smla::cases PR
 target_link_libraries(smla_kernels PUBLIC smla_cuda)
 target_compile_definitions(smla_kernels PUBLIC SMLA_HAVE_CUDA)
 
+# Instances that only one architecture can run: object libraries of their own, since a source cannot lose the other architectures' flags.
+if("90a" IN_LIST SMLA_CUDA_ARCHS)
+  file(GLOB found CONFIGURE_DEPENDS sparse_wgmma/instances/*.cu)
+  smla_cuda_gencode(gencode_sm90a 90a)
+  add_library(smla_cuda_sm90a OBJECT ${found})
+  target_compile_options(smla_cuda_sm90a PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode_sm90a} -Xptxas=-v>)
+  set_property(TARGET smla_cuda_sm90a PROPERTY RULE_LAUNCH_COMPILE "${PROJECT_SOURCE_DIR}/scripts/keep_ptxas.sh <OBJECT>")
+  set_target_properties(smla_cuda_sm90a PROPERTIES CUDA_STANDARD_REQUIRED OFF POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(smla_cuda_sm90a PRIVATE smla_flags smla_cuda_flags smla_warnings)
+  target_sources(smla_cuda PRIVATE sparse_wgmma/launch.cc $<TARGET_OBJECTS:smla_cuda_sm90a>)
+  target_compile_definitions(smla_cuda PRIVATE SMLA_HAVE_WGMMA)
+endif()
+
 # The kernels without the harness, for a machine with a GPU and nothing else.
 add_executable(smla_cuda_bringup bringup/bringup_main.cc bringup/check.cu bringup/time.cu)
 target_compile_options(smla_cuda_bringup PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode}>)
@@ -26,6 +39,9 @@ target_link_libraries(smla_cuda_bringup PRIVATE smla::kernels smla_cuda_flags sm
 
 if(SMLA_TESTS)
   smla_test(${CMAKE_CURRENT_SOURCE_DIR}/sparse_mma/plan_test.cc LIBS smla::kernels)
+  if(TARGET smla_cuda_sm90a)
+    smla_test(${CMAKE_CURRENT_SOURCE_DIR}/sparse_wgmma/plan_test.cc LIBS smla::kernels)
+  endif()
   add_test(NAME kernels.resources COMMAND ${PROJECT_SOURCE_DIR}/scripts/resources.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(kernels.resources PROPERTIES LABELS host SKIP_RETURN_CODE 77)
 endif()

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sparse_wgmma/kernel.cuh"
+namespace smla::cuda {
+extern const WgmmaInstance wgmma_slots_fp16 = wgmma_instance<WgmmaConfig<Source::slots, true>>("slots_fp16");
+}
