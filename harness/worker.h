@@ -11,35 +11,42 @@
 
 namespace smla {
 
-enum class OutputFill : int32_t { nan, ones, huge };   // NaN payload, 0xFF bytes, large finite: what out, lse and workspace hold before the call
+enum class OutputFill : int32_t { nan, ones, huge };  // NaN payload, 0xFF bytes, large finite: what out, lse and workspace hold before the call
 
-/// One question. Launches `launches` times over the same inputs (`alternate`: with the variant `second` in between), out and lse re-filled before each.
+/// What stands around the pool: a guard row of poison on both sides; or memory that is not mapped, so that even a read of it faults: directly before
+/// slot 0, or directly behind the last page (rounded up to 256 bytes). Canaries stand around every other tensor, checked after the call.
+enum class Guard : int32_t { canary, fault_before, fault_after };
+
+/// One question. Launches `launches` times over the same inputs (`alternate`: with the variant `second` in between), out and lse re-filled before
+/// each.
 struct RunRequest {
   Case c;
   Variant variant;
   std::string kernel;
   OutputFill fill = OutputFill::nan;
+  Guard guard = Guard::canary;
   int launches = 1;
   bool alternate = false;
-  int threads = 0;                        // CPU kernels; 0 = all
-  std::vector<int64_t> tokens;            // judged tokens, whose out and lse come back
-  double deadline_s = 60;                 // then the worker is killed: timeout
+  int threads = 0;              // CPU kernels; 0 = all
+  std::vector<int64_t> tokens;  // judged tokens, whose out and lse come back
+  double deadline_s = 60;       // then the worker is killed: timeout
 };
 
-/// What happened. `status` is pass (it ran), unsupported, skipped, crash, timeout or oom; `detail` says why (reason, signal, exit, error text, last lines of stderr).
+/// What happened. `status` is pass (it ran), unsupported, skipped, crash, timeout or oom; `detail` says why (reason, signal, exit, error text, last
+/// lines of stderr).
 struct RunReply {
   Status status = Status::pass;
   std::string detail;
-  Contract contract;                      // as declared for this problem
+  Contract contract;  // as declared for this problem
   bool guards_ok = true, inputs_ok = true, written_ok = true;
-  std::string guards_detail;              // which buffer, which offset
-  std::vector<uint64_t> out_hash, lse_hash;   // [launches] of ALL rows' bytes, so that runs compare bit by bit
-  std::vector<uint16_t> out;              // [tokens][h_q][d_v] of the last launch, q's type
-  std::vector<float> lse;                 // [tokens][h_q] of the last launch, widened, in the kernel's own convention; empty for lse_dtype = none
-  int32_t splits_used = 0;                // 0 = the kernel does not say
+  std::string guards_detail;                 // which buffer, which offset
+  std::vector<uint64_t> out_hash, lse_hash;  // [launches] of ALL rows' bytes, so that runs compare bit by bit
+  std::vector<uint16_t> out;                 // [tokens][h_q][d_v] of the last launch, q's type
+  std::vector<float> lse;                    // [tokens][h_q] of the last launch, widened, in the kernel's own convention; empty for lse_dtype = none
+  int32_t splits_used = 0;                   // 0 = the kernel does not say
   int64_t workspace_bytes = 0;
-  double generate_ms = 0, prepare_ms = 0, first_launch_ms = 0, kernel_ms = 0;   // kernel_ms: median of the launches
-  std::string stdout_text;                // what the kernel printed, if anything
+  double generate_ms = 0, prepare_ms = 0, first_launch_ms = 0, kernel_ms = 0;  // kernel_ms: median of the launches
+  std::string stdout_text, stderr_text;                                        // what the kernel printed, if anything: the last few KiB
 };
 
 /// Raw samples of one kernel, timed in the worker (harness/sampler.h judges them).
@@ -55,15 +62,15 @@ struct TimeRequest {
 struct TimeReply {
   Status status = Status::pass;
   std::string detail;
-  std::vector<double> time_us;            // one a sample
+  std::vector<double> time_us;  // one a sample
   int calls_per_sample = 1;
   int discarded = 0;
-  double cold_ratio = 0;                  // bytes touched between two uses of the same bytes, over l2_bytes
+  double cold_ratio = 0;  // bytes touched between two uses of the same bytes, over l2_bytes
   int64_t l2_bytes = 0, workspace_bytes = 0;
   double prepare_us = 0, host_launch_us = 0;
   int32_t splits_used = 0;
-  std::string stop_reason;                // noise | max_time
-  std::vector<uint64_t> out_hash, lse_hash;   // of the last timed call
+  std::string stop_reason;                   // noise | max_time
+  std::vector<uint64_t> out_hash, lse_hash;  // of the last timed call
 };
 
 struct KernelInfo {
@@ -71,9 +78,9 @@ struct KernelInfo {
 };
 
 struct WorkerOptions {
-  std::string plugin;                     // shared library; empty = built-ins only
-  int gpu = -1;                           // -1 = none
-  std::string program;                    // the smla binary; empty = /proc/self/exe
+  std::string plugin;   // shared library; empty = built-ins only
+  int gpu = -1;         // -1 = none
+  std::string program;  // the smla binary; empty = /proc/self/exe
 };
 
 /// A worker. Started on first use, replaced after a crash, timeout or dead context; dies with its parent. Never throws for what a kernel did.
@@ -89,7 +96,7 @@ class Worker {
   RunReply run(const RunRequest& request);
   TimeReply time(const TimeRequest& request);
   bool alive() const;
-  int restarts() const;                   // how often it was replaced
+  int restarts() const;  // how often it was replaced
 
  private:
   struct Impl;

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plug-in of kernels that misbehave, each in one way and named after it. They answer zeros otherwise: nobody judges their numbers.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "kernels/api/smla_kernel.h"
+
+namespace {
+
+/// Everything a behaviour may touch; it returns what launch returns.
+struct Call {
+  const smla_problem& p;
+  const smla_buffers& b;
+  char* out() const { return static_cast<char*>(b.out); }
+  char* lse() const { return static_cast<char*>(b.lse); }
+  char* kv() const { return static_cast<char*>(const_cast<void*>(b.kv)); }
+  int64_t out_bytes() const { return p.b * p.out_stride_bytes[0]; }
+  int64_t row_bytes() const { return p.kv_format == SMLA_KV_FP8_656 ? 656 : int64_t{2} * p.d_qk; }
+  /// Writes one row of out at a time, inside the rows only.
+  template <class F>
+  void each_out_row(F&& f) const {
+    for (int i = 0; i < p.b; ++i)
+      for (int j = 0; j < p.s_q; ++j)
+        for (int h = 0; h < p.h_q; ++h) f(out() + i * p.out_stride_bytes[0] + j * p.out_stride_bytes[1] + h * p.out_stride_bytes[2]);
+  }
+};
+
+void answer(const Call& c, int value = 0) {
+  c.each_out_row([&](char* row) { std::memset(row, value, size_t{2} * static_cast<size_t>(c.p.d_v)); });
+  for (int i = 0; i < c.p.b; ++i)
+    for (int j = 0; j < c.p.s_q; ++j)
+      std::memset(c.lse() + i * c.p.lse_stride_bytes[0] + j * c.p.lse_stride_bytes[1], value, size_t{4} * static_cast<size_t>(c.p.h_q));
+}
+
+thread_local const char* last_error_text = "";
+volatile char sink;  // what is read must not be optimised away
+
+// Each: (call, workspace) -> result.
+int healthy(const Call& c) { return answer(c), 0; }
+int aborts(const Call&) {
+  std::fprintf(stderr, "first words\nhostile: giving up\n");
+  std::abort();
+}
+int segv(const Call& c) {
+  int* volatile nowhere = reinterpret_cast<int*>(16);
+  *nowhere = 1;
+  return healthy(c);
+}
+int loops(const Call&) {
+  for (;;) sink = sink + 1;
+}
+int sleeps(const Call&) {
+  for (;;) pause();
+}
+int error(const Call&) {
+  last_error_text = "tile count 0 is not supported";
+  return 7;
+}
+int silent_error(const Call&) {
+  last_error_text = "";
+  return -3;
+}
+int write_past_out(const Call& c) {
+  c.out()[c.out_bytes() + 5] = 1;
+  return healthy(c);
+}
+int write_before_out(const Call& c) {
+  c.out()[-2] = 1;
+  return healthy(c);
+}
+int write_far_past_out(const Call& c) {
+  std::memset(c.out() + c.out_bytes(), 0, 1 << 16);
+  return healthy(c);
+}
+int write_gap(const Call& c) {
+  std::memset(c.out(), 0, static_cast<size_t>(c.out_bytes()));  // as if out were dense
+  return healthy(c);
+}
+int write_inputs(const Call& c) {
+  const_cast<int32_t*>(c.b.indices)[3] = 0;
+  const_cast<int32_t*>(c.b.indices)[2] = 0;
+  return healthy(c);
+}
+int write_pool(const Call& c) {
+  c.kv()[c.row_bytes() + 1] = static_cast<char>(c.kv()[c.row_bytes() + 1] ^ 1);
+  return healthy(c);
+}
+int write_slot_minus_1(const Call& c) {
+  c.kv()[-1] = 0;
+  return healthy(c);
+}
+int write_past_workspace(const Call& c, char* workspace) {
+  workspace[64] = 1;
+  return healthy(c);
+}
+int print_stdout(const Call& c) {
+  std::printf("ok n=1 status=pass\nhello from a kernel");
+  return healthy(c);
+}
+int flood_stdout(const Call& c) {
+  for (int i = 0; i < 200000; ++i) std::puts("the quick brown fox jumps over the lazy dog");
+  return healthy(c);
+}
+int throw_exception(const Call&) { throw std::runtime_error("no such tile"); }
+int throw_int(const Call&) { throw 42; }
+int exit3(const Call&) { std::exit(3); }
+int quick_exit0(const Call&) { _exit(0); }
+int forks(const Call& c) {
+  if (fork() == 0) return healthy(c);  // the child returns into the harness
+  return healthy(c);
+}
+int fork_stray(const Call& c) {
+  if (fork() == 0)
+    for (;;) pause();
+  return healthy(c);
+}
+int fork_and_wait(const Call& c) {
+  if (pid_t child = fork()) waitpid(child, nullptr, 0);
+  else _exit(0);
+  return healthy(c);
+}
+int fork_die(const Call&) {  // the stray holds every descriptor open while the worker is gone
+  if (fork() == 0)
+    for (;;) pause();
+  std::abort();
+}
+/// Memory that is really taken: the compiler may leave out an allocation that nobody reads.
+void take(char* memory, size_t bytes) {
+  std::memset(memory, 1, bytes);
+  for (size_t i = 0; i < bytes; i += 4096) sink = memory[i];
+}
+int leak_throw(const Call& c) {  // 10 GB by operator new
+  for (int i = 0; i < 160; ++i) take(new char[64 << 20], 64 << 20);
+  return healthy(c);
+}
+int leak_abort(const Call& c) {  // 10 GB by malloc, unchecked
+  for (int i = 0; i < 160; ++i) {
+    char* p = static_cast<char*>(std::malloc(64 << 20));
+    if (!p) std::abort();
+    take(p, 64 << 20);
+  }
+  return healthy(c);
+}
+int leak_some(const Call& c) {  // less than the limit, more than is overlooked
+  take(new char[400 << 20], 400 << 20);
+  return healthy(c);
+}
+int close_fds(const Call& c) {
+  for (int fd = 3; fd < 1024; ++fd) close(fd);
+  return healthy(c);
+}
+int close_stdout(const Call& c) {
+  close(1);
+  return healthy(c);
+}
+int write_fds(const Call& c) {  // garbage into whatever is open
+  for (int fd = 3; fd < 1024; ++fd)
+    if (write(fd, "garbage\n", 8) < 0) continue;
+  return healthy(c);
+}
+int stack_overflow(const Call& c);
+int overflow_step(const Call& c, int depth) {
+  volatile char frame[4096];
+  frame[0] = static_cast<char>(depth);
+  return depth < 0 ? 0 : overflow_step(c, depth + 1) + frame[0];
+}
+int stack_overflow(const Call& c) { return overflow_step(c, 1); }
+int read_slot_minus_1(const Call& c) {
+  sink = c.kv()[-c.row_bytes()];
+  return healthy(c);
+}
+int read_slot_num_slots(const Call& c) {
+  sink = c.kv()[c.p.num_pages * c.p.page_stride_bytes];
+  return healthy(c);
+}
+int read_everything_selected(const Call& c) {  // every row that an index names: must not fault, in whatever memory
+  const int64_t stride = c.p.indices_stride_bytes[1] / 4;
+  for (int64_t t = 0; t < int64_t{c.p.b} * c.p.s_q; ++t)
+    for (int i = 0; i < c.p.topk; ++i)
+      if (int64_t slot = c.b.indices[t * stride + i]; slot >= 0 && slot < c.p.num_slots) {
+        const char* row = c.kv() + slot / c.p.page_size * c.p.page_stride_bytes + slot % c.p.page_size * c.row_bytes();
+        for (int64_t k = 0; k < c.row_bytes(); ++k) sink = row[k];
+      }
+  return healthy(c);
+}
+int skip_one_element(const Call& c) {
+  uint16_t before;
+  char* last = c.out() + c.out_bytes() - 2;
+  std::memcpy(&before, last, 2);
+  answer(c);
+  std::memcpy(last, &before, 2);
+  return 0;
+}
+int skip_lse(const Call& c) {
+  c.each_out_row([&](char* row) { std::memset(row, 0, size_t{2} * static_cast<size_t>(c.p.d_v)); });
+  return 0;
+}
+int nothing(const Call&) { return 0; }
+int nondeterministic(const Call& c) {
+  static int calls = 0;
+  return answer(c, ++calls), 0;
+}
+int copies_workspace(const Call& c, char* workspace) { return answer(c, workspace[0]), 0; }
+int slow(const Call& c) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return healthy(c);
+}
+int stop_worker(const Call& c) {  // for tests that act on the worker from outside: says who it is, then waits
+  std::fprintf(stderr, "pid %d\n", getpid());
+  return sleeps(c);
+}
+
+struct Behaviour {
+  const char* name;
+  int (*launch)(const Call&);
+  int (*launch_with_workspace)(const Call&, char*) = nullptr;
+  int64_t workspace_bytes = 0;
+};
+constexpr int64_t kTooMuch = int64_t{1} << 50;
+const Behaviour kBehaviours[] = {
+    {"healthy", healthy},
+    {"abort", aborts},
+    {"segv", segv},
+    {"loop", loops},
+    {"sleep", sleeps},
+    {"error", error},
+    {"silent_error", silent_error},
+    {"write_past_out", write_past_out},
+    {"write_before_out", write_before_out},
+    {"write_far_past_out", write_far_past_out},
+    {"write_gap", write_gap},
+    {"write_inputs", write_inputs},
+    {"write_pool", write_pool},
+    {"write_slot_minus_1", write_slot_minus_1},
+    {"write_past_workspace", nullptr, write_past_workspace, 64},
+    {"print_stdout", print_stdout},
+    {"flood_stdout", flood_stdout},
+    {"throw_exception", throw_exception},
+    {"throw_int", throw_int},
+    {"exit3", exit3},
+    {"quick_exit0", quick_exit0},
+    {"fork", forks},
+    {"fork_stray", fork_stray},
+    {"fork_and_wait", fork_and_wait},
+    {"fork_die", fork_die},
+    {"leak_throw", leak_throw},
+    {"leak_abort", leak_abort},
+    {"leak_some", leak_some},
+    {"close_fds", close_fds},
+    {"close_stdout", close_stdout},
+    {"write_fds", write_fds},
+    {"stack_overflow", stack_overflow},
+    {"read_slot_minus_1", read_slot_minus_1},
+    {"read_slot_num_slots", read_slot_num_slots},
+    {"read_everything_selected", read_everything_selected},
+    {"skip_one_element", skip_one_element},
+    {"skip_lse", skip_lse},
+    {"nothing", nothing},
+    {"nondeterministic", nondeterministic},
+    {"copies_workspace", nullptr, copies_workspace, 256},
+    {"slow", slow},
+    {"stop_worker", stop_worker},
+    {"huge_workspace", healthy, nullptr, kTooMuch},
+    {"negative_workspace", healthy, nullptr, -5},
+    {"declines", healthy},
+    {"abort_in_supports", healthy},
+};
+
+int supports(const smla_kernel* self, const smla_problem*, char* reason, uint64_t reason_bytes) {
+  if (std::strcmp(self->name, "abort_in_supports") == 0) std::abort();
+  if (std::strcmp(self->name, "declines") != 0) return 1;
+  std::snprintf(reason, reason_bytes, "declines everything");
+  return 0;
+}
+int64_t workspace_bytes(const smla_kernel* self, const smla_problem*) { return static_cast<const Behaviour*>(self->user)->workspace_bytes; }
+int launch(const smla_kernel* self, const smla_problem* problem, const smla_buffers* buffers, void* workspace, void*) {
+  const auto& behaviour = *static_cast<const Behaviour*>(self->user);
+  const Call call{*problem, *buffers};
+  return behaviour.launch ? behaviour.launch(call) : behaviour.launch_with_workspace(call, static_cast<char*>(workspace));
+}
+void last_error(const smla_kernel*, char* text, uint64_t text_bytes) { std::snprintf(text, text_bytes, "%s", last_error_text); }
+
+/// SMLA_HOSTILE_LOAD=slow|abort|exit|throw: misbehave while being loaded.
+struct Load {
+  Load() {
+    const char* how = std::getenv("SMLA_HOSTILE_LOAD");
+    if (!how) return;
+    if (std::strcmp(how, "slow") == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (std::strcmp(how, "abort") == 0) std::abort();
+    if (std::strcmp(how, "exit") == 0) _exit(5);
+  }
+} load;
+
+std::vector<smla_kernel> make_kernels() {
+  std::vector<smla_kernel> kernels;
+  for (const Behaviour& behaviour : kBehaviours) {
+    smla_kernel kernel = {};
+    kernel.struct_size = sizeof kernel;
+    kernel.device = SMLA_DEVICE_CPU;
+    kernel.name = behaviour.name;
+    kernel.description = "misbehaves";
+    kernel.user = &behaviour;
+    kernel.supports = supports;
+    kernel.workspace_bytes = workspace_bytes;
+    kernel.launch = launch;
+    kernel.last_error = last_error;
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+}  // namespace
+
+extern "C" SMLA_EXPORT const smla_library* smla_get_library(void) {
+  static const std::vector<smla_kernel> kernels = make_kernels();
+  static const std::vector<const smla_kernel*> pointers = [] {
+    std::vector<const smla_kernel*> p;
+    for (const smla_kernel& kernel : kernels) p.push_back(&kernel);
+    return p;
+  }();
+  static const smla_library library = {SMLA_ABI_VERSION, sizeof library, static_cast<int32_t>(pointers.size()), 0, pointers.data()};
+  return &library;
+}

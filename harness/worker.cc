@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/worker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+#include "harness/worker/blackbox.h"
+#include "harness/worker/process.h"
+#include "harness/worker/protocol.h"
+
+namespace smla {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr double kStartDeadline_s = 120;  // a driver may take long to come up; no kernel runs meanwhile
+
+steady_clock::time_point in_seconds(double seconds) {
+  return steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// The last lines of a text, on one line: "a / b / c".
+std::string last_lines(std::string_view text, size_t count) {
+  std::vector<std::string_view> lines;
+  while (!text.empty() && lines.size() < count) {
+    size_t begin = text.rfind('\n') + 1;  // npos + 1 = 0
+    if (begin < text.size()) lines.insert(lines.begin(), text.substr(begin));
+    text = text.substr(0, begin ? begin - 1 : 0);
+  }
+  return fmt::format("{}", fmt::join(lines, " / "));
+}
+
+/// What the parent says of a worker that gave no answer.
+struct Death {
+  Status status;
+  std::string detail;
+};
+
+std::string text_of(const char* field, size_t size) { return {field, strnlen(field, size)}; }
+
+}  // namespace
+
+struct Worker::Impl {
+  explicit Impl(WorkerOptions o) : options(std::move(o)), shared(memfd_create("smla judged rows", MFD_CLOEXEC)) {
+    if (!shared) throw std::system_error(errno, std::generic_category(), "memfd_create");
+    if (options.program.empty()) options.program = "/proc/self/exe";
+  }
+
+  WorkerOptions options;
+  Descriptor shared;
+  std::unique_ptr<Process> process;
+  std::vector<KernelInfo> kernels;
+  int starts = 0;
+  uint64_t number = 0;
+
+  void resize_shared(int64_t rows_bytes) {  // emptied first: rows of an earlier answer must not be there to be taken for this one's
+    if (ftruncate(shared.get(), 0) != 0 || ftruncate(shared.get(), kRowsOffset + rows_bytes) != 0)
+      throw std::system_error(errno, std::generic_category(), "resizing the judged rows");
+  }
+  template <class T>
+  std::vector<T> read_shared(int64_t offset, int64_t count) const {
+    std::vector<T> values(static_cast<size_t>(count));
+    char* at = reinterpret_cast<char*>(values.data());
+    for (int64_t done = 0, bytes = count * int64_t{sizeof(T)}; done < bytes;) {
+      ssize_t n = pread(shared.get(), at + done, static_cast<size_t>(bytes - done), offset + done);
+      if (n <= 0) throw std::system_error(n < 0 ? errno : EIO, std::generic_category(), "reading the judged rows");
+      done += n;
+    }
+    return values;
+  }
+
+  /// Reaps a worker that gave no answer and says why.
+  Death bury(Process::Event event, double deadline_s) {
+    Blackbox box{};
+    if (pread(shared.get(), &box, sizeof box, 0) < 0) box = {};
+    Exit exit = process->kill();
+    std::string where = text_of(box.stage, sizeof box.stage), fault = text_of(box.fault, sizeof box.fault);
+    std::string during = where.empty() ? "" : " in " + where, stderr_tail = last_lines(process->err_text, 3);
+    auto death = [&](Status status, std::string text) {
+      if (!stderr_tail.empty()) text += "; stderr: " + stderr_tail;
+      process.reset();
+      return Death{status, std::move(text)};
+    };
+    switch (event) {
+      case Process::Event::deadline:
+        return death(Status::timeout, fmt::format("no answer within {:g} s{}", deadline_s, during));
+      case Process::Event::closed:
+        return death(Status::crash, fmt::format("the protocol's descriptor was closed{}: descriptors that are not the kernel's own", during));
+      case Process::Event::flood:
+      case Process::Event::line:
+        return death(Status::crash, fmt::format("no protocol message came{}: something wrote to the protocol's descriptor", during));
+      case Process::Event::exited:
+        break;
+    }
+    if (!exit.signalled && exit.code == kExitLostSocket)
+      return death(Status::crash, fmt::format("descriptors that are not the kernel's own were closed{}: the worker could not answer", during));
+    bool starved = box.data_limit_bytes > 0 && box.data_bytes > box.data_limit_bytes - box.data_allowance_bytes / 4;
+    if (exit.signalled && starved)
+      return death(Status::oom, fmt::format("{}{} at its memory limit: {} MiB of its own", to_string(exit), during, box.data_allowance_bytes >> 20));
+    std::string text = to_string(exit) + during;
+    if (!fault.empty()) text += ": " + fault;
+    if (exit.signalled && exit.code == SIGKILL) text += " (killed from outside: out of memory, or by hand)";
+    return death(Status::crash, std::move(text));
+  }
+
+  /// A running worker, or why there is none. Throws UsageError if the library cannot be used.
+  std::optional<Death> ensure_started() {
+    if (process && process->ended()) process.reset();
+    if (process) return {};
+    std::vector<std::string> args = {"smla", "worker"};
+    if (!options.plugin.empty()) args.push_back("--plugin=" + options.plugin);
+    if (options.gpu >= 0) args.push_back(fmt::format("--gpu={}", options.gpu));
+    resize_shared(0);
+    process = std::make_unique<Process>(options.program, args, shared.get());
+    ++starts;
+    std::string line;
+    if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(kStartDeadline_s)); event != Process::Event::line)
+      return bury(event, kStartDeadline_s);
+    try {
+      Reply reply = decode_reply(line);
+      if (auto* refused = std::get_if<Refused>(&reply.body)) {
+        process.reset();
+        throw UsageError(refused->text);
+      }
+      if (auto* ready = std::get_if<Ready>(&reply.body)) return kernels = std::move(ready->kernels), std::nullopt;
+    } catch (const ProtocolError&) {}
+    return bury(Process::Event::line, 0);
+  }
+
+  /// Asks once. The answer, or how the worker ended.
+  template <class Answer>
+  std::variant<Answer, Death> ask(const Request& request, int64_t rows_bytes, double deadline_s) {
+    std::visit([](const auto& r) { validate(r.c); }, request);   // else it would not even be a message
+    if (auto death = ensure_started()) return *death;
+    resize_shared(rows_bytes);
+    process->clear_text();
+    auto deadline = in_seconds(deadline_s);
+    process->send(encode(++number, request), deadline);  // a worker that cannot be sent to is found dead or late below
+    for (;;) {
+      std::string line;
+      if (Process::Event event = process->receive(&line, kMaxLineBytes, deadline); event != Process::Event::line) return bury(event, deadline_s);
+      try {
+        Reply reply = decode_reply(line);
+        if (reply.number < number) continue;  // of a request that is over
+        if (auto* refused = std::get_if<Refused>(&reply.body)) throw UsageError(refused->text);
+        if (auto* answer = std::get_if<Answer>(&reply.body); answer && reply.number == number) return finish(std::move(*answer), reply.retire);
+      } catch (const ProtocolError&) {}
+      return bury(Process::Event::line, 0);
+    }
+  }
+  RunReply finish(RunReply reply, bool retire) {
+    reply.stdout_text = process->out_text;
+    reply.stderr_text = process->err_text;
+    return finish<RunReply>(std::move(reply), retire);
+  }
+  template <class Answer>
+  Answer finish(Answer answer, bool retire) {
+    if (answer.status == Status::crash || answer.status == Status::oom)
+      if (std::string tail = last_lines(process->err_text, 3); !tail.empty()) answer.detail += "; stderr: " + tail;
+    if (retire) {
+      process->kill();
+      process.reset();
+    }
+    return answer;
+  }
+  template <class Answer>
+  static Answer answer_of(std::variant<Answer, Death> outcome) {
+    if (auto* answer = std::get_if<Answer>(&outcome)) return std::move(*answer);
+    Answer answer;
+    answer.status = std::get<Death>(outcome).status;
+    answer.detail = std::get<Death>(outcome).detail;
+    return answer;
+  }
+};
+
+Worker::Worker(WorkerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Worker::~Worker() = default;
+
+std::vector<KernelInfo> Worker::list() {
+  if (auto death = impl_->ensure_started()) throw UsageError(fmt::format("{}: could not be loaded: {}", impl_->options.plugin, death->detail));
+  return impl_->kernels;
+}
+
+RunReply Worker::supports(const Case& c, const std::string& kernel, int arch_cc) {
+  return Impl::answer_of(impl_->ask<RunReply>(SupportsRequest{c, kernel, arch_cc}, 0, kStartDeadline_s));
+}
+
+RunReply Worker::run(const RunRequest& request) {
+  const int64_t rows = static_cast<int64_t>(request.tokens.size()) * request.c.h_q, out_count = rows * request.c.d_v;
+  const int64_t lse_offset = judged_lse_offset(out_count);
+  RunReply reply = Impl::answer_of(impl_->ask<RunReply>(request, lse_offset - kRowsOffset + rows * int64_t{sizeof(float)}, request.deadline_s));
+  if (reply.status == Status::pass) {
+    reply.out = impl_->read_shared<uint16_t>(kRowsOffset, out_count);
+    if (reply.contract.lse_dtype != LseType::none) reply.lse = impl_->read_shared<float>(lse_offset, rows);
+  }
+  return reply;
+}
+
+TimeReply Worker::time(const TimeRequest& request) { return Impl::answer_of(impl_->ask<TimeReply>(request, 0, request.deadline_s)); }
+
+bool Worker::alive() const { return impl_->process && !impl_->process->ended(); }
+int Worker::restarts() const { return std::max(0, impl_->starts - 1); }
+
+}  // namespace smla

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker leaves behind when it dies: the first page of the memory that it shares with its parent. Judged rows follow at kRowsOffset.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace smla {
+
+inline constexpr int64_t kRowsOffset = 4096;
+
+/// Written by the worker at every step and from its signal handler; read by the parent once the worker is dead. Zero = nothing said.
+struct Blackbox {
+  char stage[96];                // what it was doing: "launch 1 of 2"
+  char fault[96];                // where a memory fault hit, relative to the nearest tensor: "1152 bytes before kv"
+  int64_t data_bytes;            // private writable memory when a fatal signal came
+  int64_t data_limit_bytes;      // the most it could have, 0 = no limit
+  int64_t data_allowance_bytes;  // of it, what was the kernel's own
+};
+static_assert(sizeof(Blackbox) <= kRowsOffset);
+
+/// Where lse begins, out's elements (2 bytes each) before it.
+constexpr int64_t judged_lse_offset(int64_t out_count) { return kRowsOffset + (out_count * 2 + 3) / 4 * 4; }
+
+/// Exit statuses of a worker that gives up by itself.
+enum WorkerExit : int {
+  kExitLostSocket = 97,  // the protocol's descriptor is gone: the kernel closed it
+  kExitBadRequest = 98,  // the parent sent something that is no request
+};
+
+/// The worker's own box: the shared page once open_blackbox() was called, before that a private one.
+Blackbox& blackbox();
+void open_blackbox(void* shared_page);
+void set_stage(std::string_view stage);
+
+/// Installs handlers for the signals that a broken kernel raises: they fill `fault` and `data_bytes`, then let the signal take its course.
+void watch_for_faults();
+/// Names memory that a kernel was given, for `fault`. At most 64 ranges at a time; more stay nameless.
+void name_memory(const char* name, const void* data, int64_t bytes);
+void forget_memory(const void* data);
+
+/// Private writable memory of this process: what RLIMIT_DATA counts. 0 if it cannot be read.
+int64_t data_bytes_now();
+
+/// While it lives, the process may have `allowance_bytes` more of private writable memory than it has now: what a kernel leaks ends there.
+class DataLimit {
+ public:
+  explicit DataLimit(int64_t allowance_bytes);
+  ~DataLimit();
+  DataLimit(const DataLimit&) = delete;
+};
+
+}  // namespace smla

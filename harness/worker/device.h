@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a kernel's tensors live: guarded memory, and the few things the engine does with it. One implementation a kind of device (host_device.h).
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cases/inputs.h"
+#include "harness/worker.h"
+#include "kernels/api/smla_kernel.h"
+
+namespace smla {
+
+/// There is not enough memory for `bytes`. Not a kernel's fault unless the workspace was asked for.
+struct OutOfMemory : std::runtime_error {
+  OutOfMemory(const std::string& what, int64_t n) : std::runtime_error(what), bytes(n) {}
+  int64_t bytes;
+};
+
+/// Equal rows of a tensor in memory, gaps between them: row (i, j, k) of row_bytes stands at data + i*stride[0] + j*stride[1] + k*stride[2].
+struct Rows {
+  int64_t n[3] = {1, 1, 1}, stride_bytes[3] = {0, 0, 0}, row_bytes = 0;
+  int64_t count() const { return n[0] * n[1] * n[2]; }
+  int64_t offset(int64_t row) const {
+    return row / (n[1] * n[2]) * stride_bytes[0] + row / n[2] % n[1] * stride_bytes[1] + row % n[2] * stride_bytes[2];
+  }
+  /// From the first row's first byte to the last row's last.
+  int64_t extent_bytes() const { return count() ? offset(count() - 1) + row_bytes : 0; }
+};
+
+class Device;
+/// Memory of a device, freed with it. `data` is 256-byte aligned.
+struct Block {
+  Block() = default;
+  Block(Block&& other) noexcept { swap(other); }
+  Block& operator=(Block&& other) noexcept { return swap(other), *this; }
+  ~Block();
+  void swap(Block& other) noexcept;
+
+  std::string name;
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  Device* device = nullptr;
+  // Of the device: everything mapped, and the canaries inside it. A reservation has no canaries.
+  std::byte* mapped = nullptr;
+  int64_t mapped_bytes = 0, canary_before_bytes = 0, canary_after_bytes = 0;
+};
+
+/// One stretch of a block: the parts of the pool that are backed by memory.
+struct Range {
+  int64_t begin = 0, end = 0;  // bytes
+};
+
+/// Content functions are given memory of this device and run to their end before they return, unless said otherwise.
+class Device {
+ public:
+  virtual ~Device() = default;
+  /// Fills device_ordinal, device_cc, sm_count, smem_optin_bytes, l2_bytes.
+  virtual void describe(smla_problem& problem) const = 0;
+  virtual int64_t available_bytes() const = 0;
+  virtual int64_t last_level_cache_bytes() const = 0;
+  virtual void* stream() const = 0;  // what launch is given; NULL on the host
+
+  // Memory. allocate() and back() throw OutOfMemory. Without canaries on a side, the tensor's end there is the end of what is mapped.
+  virtual Block allocate(const std::string& name, int64_t bytes, Guard guard) = 0;
+  /// Address space only: every access faults until back() gave a range memory. Ranges are widened to whole pages: the result, sorted and disjoint, is
+  /// what is backed.
+  virtual Block reserve(const std::string& name, int64_t bytes) = 0;
+  virtual std::vector<Range> back(Block& block, std::vector<Range> ranges) = 0;
+  virtual void release(Block& block) = 0;
+  /// Offset from data of the first canary byte that changed.
+  virtual std::optional<int64_t> damaged(const Block& block) = 0;
+
+  // Content.
+  virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
+  virtual void download(void* to, const std::byte* from, int64_t bytes) = 0;
+  /// Every 16-bit word becomes `word`; bytes is even.
+  virtual void fill(std::byte* to, int64_t bytes, uint16_t word) = 0;
+  virtual void fill_random(std::byte* to, int64_t bytes, uint64_t seed) = 0;
+  /// Writes the pool's `ranges`, whose byte 0 is the first page's first byte `lead_bytes` into the block: selected rows, poison everywhere else.
+  virtual void write_pool(const Inputs& in, Block& block, int64_t lead_bytes, const std::vector<Range>& ranges) = 0;
+  virtual void write_q(const Inputs& in, std::byte* to, const Rows& rows) = 0;
+  /// 64 bits of all rows' bytes in order, gaps left out: equal bytes, equal hash, whatever the strides.
+  virtual uint64_t hash(const std::byte* data, const Rows& rows) = 0;
+  virtual uint64_t hash(const std::byte* data, const std::vector<Range>& ranges) = 0;
+  /// Offset of the first byte that differs, if any.
+  virtual std::optional<int64_t> first_difference(const std::byte* a, const std::byte* b, int64_t bytes) = 0;
+  /// Offset of the first element (2 or 4 bytes) inside the rows that still consists of `word`, if any.
+  virtual std::optional<int64_t> first_unwritten(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) = 0;
+  /// Offset of the first byte of `bytes` outside the rows that no longer belongs to `word`, if any.
+  virtual std::optional<int64_t> first_stray(const std::byte* data, int64_t bytes, const Rows& rows, uint16_t word) = 0;
+
+  // Time.
+  /// Empty, or the error of what was launched before. On CUDA an error here means that the context is dead.
+  virtual std::string synchronize() = 0;
+  /// Microseconds of what `work` launches, alone on the device.
+  virtual double timed_us(const std::function<void()>& work) = 0;
+  /// Reads (never writes: dirty lines would be written back inside the timed span) so many bytes that nobody else uses.
+  virtual void flush_cache(int64_t bytes) = 0;
+};
+
+}  // namespace smla

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/worker/engine.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "harness/worker/blackbox.h"
+#include "harness/worker/host_device.h"
+#include "harness/worker/kernel_call.h"
+#include "harness/worker/sampler.h"
+#include "kernels/problem.h"
+
+namespace smla {
+namespace {
+
+using std::chrono::steady_clock;
+double ms_since(steady_clock::time_point begin) { return std::chrono::duration<double, std::milli>(steady_clock::now() - begin).count(); }
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+/// What a CPU kernel may have beside its workspace: stacks and buffers of its own threads. A leak ends here, long before the machine is in trouble.
+constexpr int64_t allowance_bytes(int threads) { return 1024 * kMiB + threads * 16 * kMiB; }
+constexpr int64_t kLeakBytes = 256 * kMiB;  // a process that grew by more is replaced
+
+/// How often the cache is read over between two cold calls.
+constexpr int kColdRatio = 2;
+
+int resolved(int threads) { return threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+bool has_children() {
+  siginfo_t info;
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+}  // namespace
+
+Engine::Engine(std::vector<const smla_kernel*> kernels, Device* gpu) : kernels_(std::move(kernels)), gpu_(gpu) {}
+Engine::~Engine() = default;
+
+std::vector<KernelInfo> Engine::list() const {
+  std::vector<KernelInfo> infos;
+  for (const smla_kernel* k : kernels_)
+    infos.push_back({k->name, k->description ? k->description : "", k->device == SMLA_DEVICE_CPU ? "cpu" : "cuda"});
+  return infos;
+}
+
+const smla_kernel& Engine::find(const std::string& name) const {
+  std::vector<std::string_view> names;
+  for (const smla_kernel* kernel : kernels_) {
+    if (name == kernel->name) return *kernel;
+    names.push_back(kernel->name);
+  }
+  throw_unknown_value("kernel", name, names.data(), names.size());
+}
+
+Device& Engine::device_of(const smla_kernel& kernel) const {
+  if (kernel.device == SMLA_DEVICE_CPU) return host_device();
+  if (!gpu_) throw Ended{Status::skipped, "there is no GPU here"};
+  return *gpu_;
+}
+
+std::vector<StagedInputs*> Engine::inputs(const std::vector<Key>& keys) {
+  set_stage("making inputs");
+  std::erase_if(kept_, [&](const auto& kept) { return std::find(keys.begin(), keys.end(), kept.first) == keys.end(); });
+  std::vector<StagedInputs*> found;
+  for (const Key& key : keys) {
+    auto it = std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.first == key; });
+    if (it == kept_.end()) it = kept_.insert(it, {key, std::make_unique<StagedInputs>(key.c, key.variant, key.guard)});
+    found.push_back(it->second.get());
+  }
+  return found;
+}
+
+template <class Reply>
+void Engine::attempt(Reply& reply, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Ended& ended) {
+    reply.status = ended.status;
+    reply.detail = ended.detail;
+  }
+  if (has_children()) {
+    reply.status = Status::crash;
+    reply.detail = "forked and left a child process behind";
+    spoilt_ = true;
+  }
+}
+
+void Engine::bounded(const Device& device, int threads, const std::function<void()>& body) {
+  const int64_t before = data_bytes_now();
+  if (&device == &host_device()) {
+    DataLimit limit(allowance_bytes(threads));
+    body();
+  } else {
+    body();
+  }
+  if (data_bytes_now() - before > kLeakBytes) spoilt_ = true;
+}
+
+RunReply Engine::supports(const SupportsRequest& request) {
+  RunReply reply;
+  const smla_kernel& kernel = find(request.kernel);
+  smla_problem problem = make_problem(make_inputs(request.c), resolved(0));
+  attempt(reply, [&] {
+    if (request.arch_cc) problem.device_cc = request.arch_cc;
+    else device_of(kernel).describe(problem);
+    reply.contract = ask(kernel, problem);
+  });
+  return reply;
+}
+
+RunReply Engine::run(const RunRequest& request, std::byte* judged) {
+  RunReply reply;
+  const smla_kernel& kernel = find(request.kernel);
+  std::vector<Key> keys = {{request.c, request.variant, request.guard}};
+  if (request.alternate) {
+    keys.push_back(keys[0]);
+    keys[1].variant.second = !request.variant.second;
+  }
+  const std::vector<StagedInputs*> in = inputs(keys);
+  for (int64_t token : request.tokens)
+    if (token < 0 || token >= in[0]->in.tokens()) throw UsageError(fmt::format("judged token {} is not in [0, {})", token, in[0]->in.tokens()));
+  attempt(reply, [&] {
+    KernelCall call(kernel, device_of(kernel), resolved(request.threads), in[0]->in);
+    reply.contract = call.contract;
+    call.allocate(in);
+    reply.workspace_bytes = call.workspace_bytes();
+    reply.generate_ms = in[0]->generate_ms;
+    std::vector<double> launch_ms;
+    bounded(call.device, call.threads, [&] {
+      for (int i = 0; i < request.launches; ++i) {
+        for (StagedInputs* inputs : {request.alternate && i > 0 ? in[1] : nullptr, in[0]}) {
+          if (!inputs) continue;
+          const std::string which = fmt::format("{} of {}{}", i + 1, request.launches, inputs == in[0] ? "" : " (other input before it)");
+          // Every second call finds in its workspace what the call before it left; the others, dirt and a new plan.
+          if (i % 2 == 0 || request.alternate) {
+            call.dirty_workspace(i, request.fill);
+            auto begin = steady_clock::now();
+            call.prepare(*inputs, "prepare " + which);
+            if (i == 0) reply.prepare_ms = ms_since(begin);
+          }
+          call.dirty_outputs(request.fill);
+          auto begin = steady_clock::now();
+          call.launch(*inputs, "launch " + which);
+          if (inputs == in[0]) launch_ms.push_back(ms_since(begin));
+        }
+        set_stage("looking at the outputs");
+        if (std::string text = call.unwritten(request.fill); !text.empty() && reply.written_ok) {
+          reply.written_ok = false;
+          reply.detail = text;
+        }
+        reply.out_hash.push_back(call.out_hash());
+        reply.lse_hash.push_back(call.lse_hash());
+      }
+      reply.splits_used = call.splits_used();
+    });
+    reply.first_launch_ms = launch_ms.front();
+    reply.kernel_ms = spread(launch_ms).median;
+    set_stage("looking at guards and inputs");
+    if (auto text = call.strays(request.fill)) {
+      reply.guards_ok = false;
+      reply.guards_detail = *text;
+    }
+    for (StagedInputs* inputs : in)
+      if (auto text = inputs->changed()) {
+        reply.inputs_ok = false;
+        reply.guards_detail += (reply.guards_detail.empty() ? "" : "; ") + *text;
+        kept_.clear();  // the next request must not start from them
+        break;
+      }
+    set_stage("returning the judged rows");
+    const int64_t out_count = static_cast<int64_t>(request.tokens.size()) * request.c.h_q * request.c.d_v;
+    call.read_rows(request.tokens, reinterpret_cast<uint16_t*>(judged),
+                   reinterpret_cast<float*>(judged + judged_lse_offset(out_count) - kRowsOffset));
+  });
+  return reply;
+}
+
+TimeReply Engine::time(const TimeRequest& request) {
+  TimeReply reply;
+  const smla_kernel& kernel = find(request.kernel);
+  StagedInputs& in = *inputs({{request.c, {}, Guard::canary}})[0];
+  attempt(reply, [&] {
+    KernelCall call(kernel, device_of(kernel), resolved(request.threads), in.in);
+    if (request.graph) throw Ended{Status::skipped, "graph replay needs a GPU"};
+    call.allocate({&in});
+    Device& device = call.device;
+    reply.workspace_bytes = call.workspace_bytes();
+    reply.l2_bytes = device.last_level_cache_bytes();
+    // Cold by reading over the cache before every call. Replicas of the pool would not do: a sparse call touches a small part of it, so a few
+    // replicas' worth of selected rows stay in the cache, and enough of them do not fit into memory.
+    const int64_t flush_bytes = request.cold ? std::min(kColdRatio * reply.l2_bytes, device.available_bytes() / 4) : 0;
+    reply.cold_ratio = static_cast<double>(flush_bytes) / static_cast<double>(reply.l2_bytes);
+    if (flush_bytes) device.flush_cache(flush_bytes);
+    call.dirty_workspace(0, OutputFill::nan);
+    call.dirty_outputs(OutputFill::nan);
+    bounded(device, call.threads, [&] {
+      reply.prepare_us = device.timed_us([&] { call.prepare(in, "prepare"); });
+      call.launch(in, "warm-up launch");
+      StopRule rule(request.min_samples, request.max_noise, request.max_time_s);
+      const auto begin = steady_clock::now();
+      std::optional<std::string_view> stop;
+      for (; !stop; stop = rule.after(reply.time_us, ms_since(begin) / 1e3)) {
+        if (flush_bytes) device.flush_cache(flush_bytes);
+        reply.time_us.push_back(call.timed_launch_us(in));
+      }
+      reply.stop_reason = *stop;
+      reply.splits_used = call.splits_used();
+    });
+    reply.out_hash = {call.out_hash()};
+    reply.lse_hash = {call.lse_hash()};
+  });
+  return reply;
+}
+
+}  // namespace smla

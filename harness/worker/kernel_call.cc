@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/worker/kernel_call.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "harness/worker/blackbox.h"
+#include "kernels/door.h"
+#include "kernels/problem.h"
+
+namespace smla {
+namespace {
+
+/// Leaves at once in a child that the kernel forked and let return: only the worker itself goes on.
+struct SameProcess {
+  pid_t pid = getpid();
+  ~SameProcess() {
+    if (getpid() != pid) _exit(0);
+  }
+};
+
+/// Calls the kernel. What it throws becomes a status.
+template <class F>
+auto through_door(const std::string& stage, F&& call) {
+  set_stage(stage);
+  SameProcess or_leave;
+  try {
+    return call();
+  } catch (const std::bad_alloc&) { throw Ended{Status::oom, fmt::format("{} threw std::bad_alloc", stage)}; } catch (const std::exception& error) {
+    throw Ended{Status::crash, fmt::format("{} threw: {}", stage, error.what())};
+  } catch (...) { throw Ended{Status::crash, fmt::format("{} threw something that is no std::exception", stage)}; }
+}
+
+/// "out[0][1][7] element 511", by the offset of its first byte.
+std::string element_name(const char* tensor, const Rows& rows, int64_t offset, int element_bytes) {
+  const int64_t i = offset / rows.stride_bytes[0], in_i = offset % rows.stride_bytes[0], j = in_i / rows.stride_bytes[1],
+                in_j = in_i % rows.stride_bytes[1];
+  if (rows.n[2] == 1 && rows.stride_bytes[2] == 0) return fmt::format("{}[{}][{}][{}]", tensor, i, j, in_j / element_bytes);
+  return fmt::format("{}[{}][{}][{}][{}]", tensor, i, j, in_j / rows.stride_bytes[2], in_j % rows.stride_bytes[2] / element_bytes);
+}
+
+}  // namespace
+
+Contract ask(const smla_kernel& kernel, const smla_problem& problem) {
+  if (auto reason = through_door("supports", [&] { return declines(kernel, problem); })) throw Ended{Status::unsupported, *reason};
+  return through_door("contract", [&] { return contract(kernel, problem); });
+}
+
+KernelCall::KernelCall(const smla_kernel& k, Device& d, int n, const Inputs& in) : kernel(k), device(d), threads(n) {
+  contract = ask(kernel, problem(in));
+  lse_bytes_ = contract.lse_dtype == LseType::none ? 0 : contract.lse_dtype == LseType::bf16 ? 2 : 4;
+  problem_ = problem(in);
+  const smla_problem& p = problem_;
+  out_rows_ = {{p.b, p.s_q, p.h_q}, {p.out_stride_bytes[0], p.out_stride_bytes[1], p.out_stride_bytes[2]}, int64_t{2} * p.d_v};
+  lse_rows_ = {{p.b, p.s_q, 1}, {p.lse_stride_bytes[0], p.lse_stride_bytes[1], 0}, int64_t{lse_bytes_} * p.h_q};
+}
+
+smla_problem KernelCall::problem(const Inputs& in) const {
+  smla_problem p = make_problem(in, threads, lse_bytes_ ? lse_bytes_ : 4);
+  device.describe(p);
+  return p;
+}
+
+void KernelCall::allocate(const std::vector<StagedInputs*>& inputs) {
+  const TensorBytes bytes = tensor_bytes(problem_);
+  int64_t need = bytes.out + bytes.lse, workspace_need = 0;
+  for (const StagedInputs* in : inputs)
+    if (!in->staged()) need += in->bytes_needed();
+  if (const int64_t have = device.available_bytes(); need > have)
+    throw Ended{Status::skipped, fmt::format("the case's tensors need {} bytes, {} are free", need, have)};
+  for (const StagedInputs* in : inputs) {
+    const smla_problem p = problem(in->in);
+    const int64_t n = through_door("workspace_bytes", [&] { return smla::workspace_bytes(kernel, p); });
+    if (n < 0) throw Ended{Status::crash, fmt::format("workspace_bytes returned {}", n)};
+    workspace_need = std::max(workspace_need, n);
+  }
+  set_stage("generating inputs");
+  try {
+    for (StagedInputs* in : inputs) in->stage(device);
+    out_ = device.allocate("out", bytes.out, Guard::canary);
+    if (lse_bytes_) lse_ = device.allocate("lse", bytes.lse, Guard::canary);
+  } catch (const OutOfMemory& error) { throw Ended{Status::skipped, fmt::format("out of memory: {}", error.what())}; }
+  try {
+    workspace_ = device.allocate("workspace", workspace_need, Guard::canary);
+  } catch (const OutOfMemory& error) { throw Ended{Status::oom, error.what()}; }
+}
+
+void KernelCall::dirty_outputs(OutputFill fill) {
+  device.fill(out_.data, out_.bytes, word_of(fill));
+  if (lse_bytes_) device.fill(lse_.data, lse_.bytes, word_of(fill));
+}
+
+void KernelCall::dirty_workspace(int launch_index, OutputFill fill) {
+  if (launch_index == 0) device.fill(workspace_.data, workspace_.bytes / 2 * 2, word_of(fill));
+  else device.fill_random(workspace_.data, workspace_.bytes, static_cast<uint64_t>(launch_index));
+}
+
+smla_buffers KernelCall::buffers(const StagedInputs& inputs) const {
+  smla_buffers b = inputs.buffers();
+  b.out = out_.data;
+  b.lse = lse_.data;
+  return b;
+}
+
+template <class F>
+void KernelCall::call(const StagedInputs& inputs, const std::string& stage, F&& function) {
+  const smla_problem p = problem(inputs.in);
+  const smla_buffers b = buffers(inputs);
+  std::string error = through_door(stage, [&] { return function(kernel, p, b, workspace(), device.stream()); });
+  if (error.empty()) error = device.synchronize();
+  if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error)};
+}
+void KernelCall::prepare(const StagedInputs& inputs, const std::string& stage) { call(inputs, stage, smla::prepare); }
+void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { call(inputs, stage, smla::launch); }
+
+double KernelCall::timed_launch_us(const StagedInputs& inputs) {
+  const smla_problem p = problem(inputs.in);
+  const smla_buffers b = buffers(inputs);
+  int result = 0;
+  const double us =
+      through_door("timed launch", [&] { return device.timed_us([&] { result = kernel.launch(&kernel, &p, &b, workspace(), device.stream()); }); });
+  std::string error = result ? fmt::format("returned {}", result) : device.synchronize();
+  if (!error.empty()) throw Ended{Status::crash, fmt::format("timed launch: {}", error)};
+  return us;
+}
+
+std::string KernelCall::unwritten(OutputFill fill) const {
+  if (auto at = device.first_unwritten(out_.data, out_rows_, 2, word_of(fill))) return element_name("out", out_rows_, *at, 2) + " was not written";
+  if (!lse_bytes_) return {};
+  if (auto at = device.first_unwritten(lse_.data, lse_rows_, lse_bytes_, word_of(fill)))
+    return element_name("lse", lse_rows_, *at, lse_bytes_) + " was not written";
+  return {};
+}
+
+std::optional<std::string> KernelCall::strays(OutputFill fill) const {
+  for (auto [block, rows] : {std::pair{&out_, &out_rows_}, {&lse_, &lse_rows_}, {&workspace_, static_cast<const Rows*>(nullptr)}}) {
+    if (!block->data) continue;
+    if (auto text = damage(device, *block)) return text;
+    if (!rows) continue;
+    if (auto at = device.first_stray(block->data, block->bytes, *rows, word_of(fill)))
+      return fmt::format("{}: byte {}, in a gap between its rows, was written", block->name, *at);
+  }
+  return {};
+}
+
+void KernelCall::read_rows(const std::vector<int64_t>& tokens, uint16_t* out, float* lse) const {
+  const int64_t d_v = problem_.d_v, h_q = problem_.h_q;
+  std::vector<std::byte> narrow(static_cast<size_t>(lse_rows_.row_bytes));
+  for (int64_t token : tokens) {
+    for (int64_t h = 0; h < h_q; ++h, out += d_v) device.download(out, out_.data + out_rows_.offset(token * h_q + h), out_rows_.row_bytes);
+    if (!lse_bytes_) continue;
+    device.download(narrow.data(), lse_.data + lse_rows_.offset(token), lse_rows_.row_bytes);
+    for (int64_t h = 0; h < h_q; ++h) {
+      uint32_t bits = 0;  // bf16 is the upper half of an f32
+      std::memcpy(reinterpret_cast<char*>(&bits) + (4 - lse_bytes_), narrow.data() + h * lse_bytes_, static_cast<size_t>(lse_bytes_));
+      *lse++ = std::bit_cast<float>(bits);
+    }
+  }
+}
+
+int32_t KernelCall::splits_used() const {
+  return through_door("splits_used", [&] { return smla::splits_used(kernel, problem_); });
+}
+
+}  // namespace smla

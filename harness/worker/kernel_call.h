@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel with everything it is given: outputs, workspace, buffers; every call of it goes through here.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/worker.h"
+#include "harness/worker/staged.h"
+
+namespace smla {
+
+/// A (case, kernel) ended otherwise than by running to its end.
+struct Ended {
+  Status status;
+  std::string detail;
+};
+
+/// The word that a fill repeats. No right answer holds any of the three: two are NaN (neither the one that x86 makes nor CUDA's), and the third is
+/// beyond every convex combination of cached values and every lse. So an element that still consists of its fill was not written, and one fill is
+/// enough to know.
+constexpr uint16_t word_of(OutputFill fill) { return fill == OutputFill::nan ? 0x7fd5 : fill == OutputFill::ones ? 0xffff : 0x7bff; }
+
+/// Asks `supports` and `contract`. Ended{unsupported, reason} if the kernel declines.
+Contract ask(const smla_kernel& kernel, const smla_problem& problem);
+
+class KernelCall {
+ public:
+  /// Asks. Nothing is allocated.
+  KernelCall(const smla_kernel& kernel, Device& device, int threads, const Inputs& in);
+  /// Stages the inputs and allocates what they need. Ended{skipped, bytes} if the machine has too little, Ended{oom} if only the kernel's workspace
+  /// does not fit.
+  void allocate(const std::vector<StagedInputs*>& inputs);
+
+  void dirty_outputs(OutputFill fill);
+  /// Launch 0 finds the fill in its workspace, later ones random bytes.
+  void dirty_workspace(int launch, OutputFill fill);
+  /// Each waits for the device. Ended{crash | oom} with the kernel's own text, what it threw, or the device's error.
+  void prepare(const StagedInputs& inputs, const std::string& stage);
+  void launch(const StagedInputs& inputs, const std::string& stage);
+  /// Microseconds of one bare launch. Ended as above.
+  double timed_launch_us(const StagedInputs& inputs);
+  /// Empty, or which promised element was not written since dirty_outputs(fill).
+  std::string unwritten(OutputFill fill) const;
+  /// What the kernel wrote outside its outputs and workspace, if anything. `fill` as last given.
+  std::optional<std::string> strays(OutputFill fill) const;
+  uint64_t out_hash() const { return device.hash(out_.data, out_rows_); }
+  uint64_t lse_hash() const { return lse_bytes_ ? device.hash(lse_.data, lse_rows_) : 0; }
+  /// The judged rows, out as [tokens][h_q][d_v], lse widened as [tokens][h_q] (nothing for lse_dtype = none).
+  void read_rows(const std::vector<int64_t>& tokens, uint16_t* out, float* lse) const;
+  int32_t splits_used() const;
+  int64_t workspace_bytes() const { return workspace_.bytes; }
+
+  const smla_kernel& kernel;
+  Device& device;
+  const int threads;
+  Contract contract;
+
+ private:
+  smla_problem problem(const Inputs& in) const;
+  smla_buffers buffers(const StagedInputs& inputs) const;
+  void* workspace() const { return workspace_.bytes ? workspace_.data : nullptr; }
+  template <class F>
+  void call(const StagedInputs& inputs, const std::string& stage, F&& function);
+  int lse_bytes_ = 4;  // of an element; 0 = the kernel returns none
+  smla_problem problem_;
+  Rows out_rows_, lse_rows_;
+  Block out_, lse_, workspace_;
+};
+
+}  // namespace smla

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace smla {
+
+/// Calls f(begin, end) over pieces of [0, n) of about `grain`, from as many threads as the machine has. f may not throw. Small n stays on the
+/// caller's thread.
+template <class F>
+void parallel_pieces(int64_t n, int64_t grain, F&& f) {
+  const int64_t pieces = (n + grain - 1) / grain, threads = std::min<int64_t>(pieces, std::max(1u, std::thread::hardware_concurrency()));
+  std::atomic<int64_t> next{0};
+  auto work = [&] {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) f(i * grain, std::min(n, (i + 1) * grain));
+  };
+  std::vector<std::jthread> others;
+  for (int64_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+}
+
+}  // namespace smla

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/worker/staged.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "kernels/problem.h"
+
+namespace smla {
+namespace {
+
+enum Which : size_t { kKv, kQ, kIndices, kTopkLength, kBlockTable, kSeqLens, kSink, kCount };
+constexpr const char* kNames[kCount] = {"kv", "q", "indices", "topk_length", "block_table", "seq_lens", "sink"};
+
+constexpr uint16_t kGapWord = 0xffff;  // NaN in every 16-bit type
+
+/// Bytes of the n-th tensor; kv without its guard rows.
+int64_t bytes_of(const Inputs& in, const TensorBytes& bytes, size_t which) {
+  switch (which) {
+    case kKv:
+      return bytes.kv;
+    case kQ:
+      return bytes.q;
+    case kIndices:
+      return bytes.indices;
+    case kTopkLength:
+      return in.topk_length.empty() ? 0 : bytes.topk_length;
+    case kBlockTable:
+      return bytes.block_table;
+    case kSeqLens:
+      return bytes.seq_lens;
+    case kSink:
+      return in.sink.empty() ? 0 : bytes.sink;
+  }
+  return 0;
+}
+
+bool is_far(const Inputs& in) { return in.c.pattern == Pattern::far; }
+
+/// `far`: the selected rows and both neighbours of each, as ranges of the pool's bytes.
+std::vector<Range> far_ranges(const Inputs& in) {
+  std::vector<Range> ranges;
+  for (int64_t slot : in.selected)
+    for (int64_t near : {slot - 1, slot, slot + 1}) {
+      if (near < 0 || near >= in.num_slots) continue;
+      const int64_t begin = near / in.c.page_size * in.page_stride_bytes + near % in.c.page_size * in.row_bytes;
+      ranges.push_back({begin, begin + in.row_bytes});
+    }
+  return ranges;
+}
+
+}  // namespace
+
+int64_t StagedInputs::pool_lead_bytes() const { return pool_guard_ == Guard::canary && !is_far(in) ? (in.row_bytes + 255) / 256 * 256 : 0; }
+
+int64_t StagedInputs::bytes_needed() const {
+  const TensorBytes bytes = tensor_bytes(make_problem(in, 1));
+  int64_t sum = 2 * pool_lead_bytes();
+  for (size_t which = 0; which < kCount; ++which)
+    sum += which == kKv && is_far(in) ? std::ssize(in.selected) * 3 * in.row_bytes : bytes_of(in, bytes, which);
+  return sum;
+}
+
+StagedInputs::Tensor StagedInputs::make_pool(Device& device) const {
+  const int64_t bytes = tensor_bytes(make_problem(in, 1)).kv, lead = pool_lead_bytes();
+  Tensor tensor;
+  if (is_far(in)) {
+    tensor.block = device.reserve("kv", bytes);
+    tensor.content = device.back(tensor.block, far_ranges(in));
+  } else {
+    tensor.block = device.allocate("kv", bytes + 2 * lead, pool_guard_);
+    tensor.content = {{0, tensor.block.bytes}};
+  }
+  device.write_pool(in, tensor.block, lead, tensor.content);
+  return tensor;
+}
+
+StagedInputs::Tensor StagedInputs::make(Device& device, size_t which) const {
+  const smla_problem p = make_problem(in, 1);
+  Tensor tensor;
+  if (which == kKv) {
+    tensor = make_pool(device);
+  } else if (const int64_t bytes = bytes_of(in, tensor_bytes(p), which)) {
+    tensor.block = device.allocate(kNames[which], bytes, Guard::canary);
+    tensor.content = {{0, bytes}};
+    std::byte* to = tensor.block.data;
+    switch (which) {
+      case kQ: {
+        device.fill(to, bytes, kGapWord);
+        device.write_q(in, to, {{p.b, p.s_q, p.h_q}, {p.q_stride_bytes[0], p.q_stride_bytes[1], p.q_stride_bytes[2]}, int64_t{2} * p.d_qk});
+        break;
+      }
+      case kIndices: {  // gaps name slot 0, which looks valid: whoever reads them answers wrongly
+        std::vector<std::byte> staging(static_cast<size_t>(bytes));
+        for (int64_t t = 0; t < in.tokens(); ++t)
+          std::memcpy(&staging[static_cast<size_t>(t / p.s_q * p.indices_stride_bytes[0] + t % p.s_q * p.indices_stride_bytes[1])],
+                      &in.indices[static_cast<size_t>(t * p.topk)], sizeof(int32_t) * static_cast<size_t>(p.topk));
+        device.upload(to, staging.data(), bytes);
+        break;
+      }
+      case kTopkLength:
+        device.upload(to, in.topk_length.data(), bytes);
+        break;
+      case kBlockTable:
+        device.upload(to, in.block_table.data(), bytes);
+        break;
+      case kSeqLens:
+        device.upload(to, in.seq_lens.data(), bytes);
+        break;
+      case kSink:
+        device.upload(to, in.sink.data(), bytes);
+        break;
+    }
+  }
+  if (tensor.block.data) tensor.hash = device.hash(tensor.block.data, tensor.content);
+  return tensor;
+}
+
+void StagedInputs::stage(Device& device) {
+  if (staged()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Tensor> tensors;
+  for (size_t which = 0; which < kCount; ++which) tensors.push_back(make(device, which));
+  tensors_ = std::move(tensors);
+  generate_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+smla_buffers StagedInputs::buffers() const {
+  auto at = [&](Which which) { return tensors_[which].block.data; };
+  smla_buffers buffers = {};
+  buffers.struct_size = sizeof buffers;
+  buffers.kv = at(kKv) + pool_lead_bytes();
+  buffers.q = at(kQ);
+  buffers.indices = reinterpret_cast<const int32_t*>(at(kIndices));
+  buffers.topk_length = reinterpret_cast<const int32_t*>(at(kTopkLength));
+  buffers.block_table = reinterpret_cast<const int32_t*>(at(kBlockTable));
+  buffers.seq_lens = reinterpret_cast<const int32_t*>(at(kSeqLens));
+  buffers.sink = reinterpret_cast<const float*>(at(kSink));
+  return buffers;
+}
+
+std::optional<std::string> StagedInputs::changed() {
+  for (size_t which = 0; which < kCount; ++which) {
+    Tensor& tensor = tensors_[which];
+    if (!tensor.block.data) continue;
+    Device& device = *tensor.block.device;
+    if (auto text = damage(device, tensor.block)) return text;
+    if (device.hash(tensor.block.data, tensor.content) == tensor.hash) continue;
+    const Tensor again = make(device, which);
+    const int64_t lead = which == kKv ? pool_lead_bytes() : 0;
+    for (Range r : tensor.content)
+      if (auto at = device.first_difference(tensor.block.data + r.begin, again.block.data + r.begin, r.end - r.begin))
+        return fmt::format("{}: byte {} of {} was changed", kNames[which], r.begin + *at - lead, tensor.block.bytes - 2 * lead);
+    return fmt::format("{}: was changed, and changed back while it was looked at", kNames[which]);
+  }
+  return {};
+}
+
+std::optional<std::string> damage(Device& device, const Block& block) {
+  auto at = device.damaged(block);
+  if (!at) return {};
+  if (*at < 0) return fmt::format("{}: the byte {} before its first one was written", block.name, -*at);
+  return fmt::format("{}: byte {} was written, it has {}", block.name, *at, block.bytes);
+}
+
+}  // namespace smla

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call's inputs in a device's memory: guarded, poisoned where no row reads, and able to tell whether they still are what was generated.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/worker/device.h"
+
+namespace smla {
+
+class StagedInputs {
+ public:
+  /// Makes the inputs; no device memory yet. Throws UsageError for a contradictory case.
+  StagedInputs(const Case& c, const Variant& variant, Guard pool_guard) : in(make_inputs(c, variant)), pool_guard_(pool_guard) {}
+
+  /// Bytes that stage() will allocate.
+  int64_t bytes_needed() const;
+  /// Allocates and generates, once. Throws OutOfMemory.
+  void stage(Device& device);
+  bool staged() const { return !tensors_.empty(); }
+  /// Addresses of all inputs; out and lse are null.
+  smla_buffers buffers() const;
+  /// Looks at every canary and at every byte: nullopt, or "indices: byte 12 of 8192 was changed", "q: 4 bytes past its end were written".
+  std::optional<std::string> changed();
+  double generate_ms = 0;
+
+  const Inputs in;
+
+ private:
+  struct Tensor {
+    Block block;
+    std::vector<Range> content;  // what of the block is backed
+    uint64_t hash = 0;
+  };
+  /// The `index`-th of kNames, generated anew. Absent tensors (no sink, no topk_length) have no bytes.
+  Tensor make(Device& device, size_t index) const;
+  Tensor make_pool(Device& device) const;
+  int64_t pool_lead_bytes() const;  // guard row before the first page and behind the last
+  std::vector<Tensor> tensors_;
+  Guard pool_guard_;
+};
+
+/// "kv: 640 bytes before its first byte were written", if a canary of the block changed.
+std::optional<std::string> damage(Device& device, const Block& block);
+
+}  // namespace smla

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that misbehave, each in a worker: how it ends, what is said, and that the next request works.
+#include "harness/worker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "smla_catch.h"
+
+using namespace smla;
+using std::chrono::steady_clock;
+
+namespace {
+
+const char* const kLine = "decode b=2 s_q=2 h_q=4 s_kv=256 topk=64 pattern=scattered";
+
+Worker& worker() {
+  static Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  return w;
+}
+RunRequest ask(const std::string& kernel, const char* line = kLine) {
+  RunRequest request;
+  request.c = parse_line(line);
+  request.kernel = kernel;
+  request.tokens = {0, 3};
+  request.threads = 1;
+  request.deadline_s = 20;
+  return request;
+}
+double seconds(const std::function<void()>& work) {
+  auto begin = steady_clock::now();
+  work();
+  return std::chrono::duration<double>(steady_clock::now() - begin).count();
+}
+
+void next_request_works() {
+  RunReply reply = worker().run(ask("healthy"));
+  INFO(reply.detail);
+  REQUIRE(reply.status == Status::pass);
+  CHECK(reply.guards_ok);
+  CHECK(reply.inputs_ok);
+  CHECK(reply.written_ok);
+}
+
+struct ProcessState {
+  char state = 0;   // 0 = there is no such process
+  pid_t parent = 0;
+};
+ProcessState state_of(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(stat, text);
+  ProcessState found;
+  const size_t paren = text.rfind(')');   // the name before it may hold anything
+  if (paren != text.npos) std::sscanf(text.c_str() + paren + 1, " %c %d", &found.state, &found.parent);
+  return found;
+}
+bool process_runs(pid_t pid) {
+  const char state = state_of(pid).state;
+  return state != 0 && state != 'Z';
+}
+bool ends_soon(pid_t pid) {
+  for (int i = 0; i < 300 && process_runs(pid); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return !process_runs(pid);
+}
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc"))
+    if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0 && state_of(pid).parent == parent && process_runs(pid)) found.push_back(pid);
+  return found;
+}
+std::vector<pid_t> workers_here() {
+  std::vector<pid_t> found = children_of(getpid());
+  std::erase_if(found, [](pid_t pid) { return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid)) != SMLA_TEST_WORKER; });
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a misbehaving kernel ends its own request only") {
+  struct Row {
+    const char* kernel;
+    Status status;
+    std::vector<std::string> says;
+    bool guards_ok = true, inputs_ok = true, written_ok = true;
+    double deadline_s = 20;
+  };
+  const Row row = GENERATE(values<Row>({
+      {"abort", Status::crash, {"SIGABRT in launch 1 of 1", "first words / hostile: giving up"}},
+      {"segv", Status::crash, {"SIGSEGV in launch 1 of 1", "address 0x10"}},
+      {"loop", Status::timeout, {"no answer within 0.5 s in launch 1 of 1"}, true, true, true, 0.5},
+      {"sleep", Status::timeout, {"no answer within 0.5 s in launch 1 of 1"}, true, true, true, 0.5},
+      {"error", Status::crash, {"launch 1 of 1: tile count 0 is not supported"}},
+      {"silent_error", Status::crash, {"launch 1 of 1: returned -3"}},
+      {"write_past_out", Status::pass, {"out: byte 16389 was written, it has 16384"}, false},
+      {"write_before_out", Status::pass, {"out: the byte 2 before its first one was written"}, false},
+      {"write_far_past_out", Status::crash, {"SIGSEGV in launch 1 of 1", "bytes past the end of out"}},
+      {"write_inputs", Status::pass, {"indices: byte 8 of 1024 was changed"}, true, false},
+      {"write_pool", Status::pass, {"kv: byte 1153 of"}, true, false},
+      {"write_slot_minus_1", Status::pass, {"kv: byte -1 of"}, true, false},
+      {"write_past_workspace", Status::pass, {"workspace: byte 64 was written, it has 64"}, false},
+      {"print_stdout", Status::pass, {"hello from a kernel"}},
+      {"flood_stdout", Status::pass, {"the quick brown fox"}},
+      {"throw_exception", Status::crash, {"launch 1 of 1 threw: no such tile"}},
+      {"throw_int", Status::crash, {"launch 1 of 1 threw something"}},
+      {"exit3", Status::crash, {"exited with 3 in launch 1 of 1"}},
+      {"quick_exit0", Status::crash, {"exited with 0 in launch 1 of 1"}},
+      {"fork", Status::crash, {"left a child process behind"}},
+      {"fork_stray", Status::crash, {"left a child process behind"}},
+      {"fork_and_wait", Status::pass, {}},
+      {"fork_die", Status::crash, {"SIGABRT in launch 1 of 1"}},
+      {"leak_throw", Status::oom, {"launch 1 of 1 threw std::bad_alloc"}},
+      {"leak_abort", Status::oom, {"SIGABRT in launch 1 of 1 at its memory limit"}},
+      {"leak_some", Status::pass, {}},
+      {"close_fds", Status::crash, {"descriptors that are not the kernel's own were closed in"}},
+      {"close_stdout", Status::crash, {"descriptor that is not the kernel's own"}},
+      {"write_fds", Status::crash, {"something wrote to the protocol's descriptor"}},
+      {"stack_overflow", Status::crash, {"SIGSEGV in launch 1 of 1"}},
+      {"read_slot_minus_1", Status::pass, {}},
+      {"skip_one_element", Status::pass, {"out[1][1][3][511] was not written"}, true, true, false},
+      {"skip_lse", Status::pass, {"lse[0][0][0] was not written"}, true, true, false},
+      {"nothing", Status::pass, {"out[0][0][0][0] was not written"}, true, true, false},
+      {"huge_workspace", Status::oom, {"workspace: 1125899906842624 bytes"}},
+      {"negative_workspace", Status::crash, {"workspace_bytes returned -5"}},
+      {"declines", Status::unsupported, {"declines everything"}},
+      {"abort_in_supports", Status::crash, {"SIGABRT in supports"}},
+  }));
+  INFO(row.kernel);
+  RunRequest request = ask(row.kernel);
+  request.deadline_s = row.deadline_s;
+  RunReply reply;
+  const double took_s = seconds([&] { reply = worker().run(request); });
+  INFO(reply.detail);
+  CHECK(name_of(reply.status) == name_of(row.status));
+  for (const std::string& text : row.says) CHECK_THAT(reply.detail + "\n" + reply.guards_detail + "\n" + reply.stdout_text, ContainsSubstring(text));
+  CHECK(reply.guards_ok == row.guards_ok);
+  CHECK(reply.inputs_ok == row.inputs_ok);
+  CHECK(reply.written_ok == row.written_ok);
+  CHECK(took_s < row.deadline_s + 1);
+  next_request_works();
+}
+
+TEST_CASE("the last words of a kernel that dies are quoted, and its output is kept when it lives") {
+  RunReply reply = worker().run(ask("print_stdout"));
+  CHECK(reply.stdout_text == "ok n=1 status=pass\nhello from a kernel");
+  CHECK(reply.stderr_text.empty());
+  CHECK(worker().run(ask("flood_stdout")).stdout_text.size() <= 8192);
+  CHECK(worker().run(ask("healthy")).stdout_text.empty());
+}
+
+TEST_CASE("reads of slot -1 and of slot num_slots fault where asked, and only there") {
+  auto run = [&](const char* kernel, Guard guard, const char* line) {
+    RunRequest request = ask(kernel, line);
+    request.guard = guard;
+    request.tokens = {0};
+    return worker().run(request);
+  };
+  const char* line = GENERATE("decode b=2 s_q=1 h_q=2 s_kv=256 topk=64", "decode b=1 s_q=1 h_q=2 s_kv=777 topk=64 kv_format=fp8_656 page_size=16",
+                              "decode b=1 s_q=1 h_q=2 s_kv=1024 topk=64 page_stride_rows=80");
+  INFO(line);
+  CHECK(run("read_slot_minus_1", Guard::canary, line).status == Status::pass);
+  CHECK(run("read_slot_num_slots", Guard::canary, line).status == Status::pass);
+  CHECK(run("read_slot_minus_1", Guard::fault_after, line).status == Status::pass);
+  const RunReply before = run("read_slot_minus_1", Guard::fault_before, line), after = run("read_slot_num_slots", Guard::fault_after, line);
+  CHECK(before.status == Status::crash);
+  CHECK_THAT(before.detail, ContainsSubstring("SIGSEGV in launch 1 of 1: " +
+                                              std::string(parse_line(line).kv_format == KvFormat::bf16 ? "1152" : "656") + " bytes before kv"));
+  CHECK(after.status == Status::crash);
+  CHECK_THAT(after.detail, ContainsSubstring("SIGSEGV in launch 1 of 1: 0 bytes past the end of kv"));
+  for (Guard guard : {Guard::canary, Guard::fault_before, Guard::fault_after})
+    CHECK(run("read_everything_selected", guard, line).status == Status::pass);
+}
+
+TEST_CASE("far: selected rows can be read beyond 2^32, slot -1 faults") {
+  const char* line = "decode b=1 s_q=1 h_q=2 s_kv=4194304 topk=128 pattern=far";
+  RunRequest request = ask("read_everything_selected", line);
+  request.tokens = {0};
+  RunReply reply = worker().run(request);
+  INFO(reply.detail);
+  CHECK(reply.status == Status::pass);
+  CHECK(reply.inputs_ok);
+  request.kernel = "read_slot_minus_1";
+  CHECK(worker().run(request).status == Status::crash);
+}
+
+TEST_CASE("runs are told apart by their hashes; fills and dirt reach the kernel") {
+  RunRequest request = ask("nondeterministic");
+  request.launches = 3;
+  RunReply reply = worker().run(request);
+  REQUIRE(reply.out_hash.size() == 3);
+  REQUIRE(reply.lse_hash.size() == 3);
+  CHECK(reply.out_hash[0] != reply.out_hash[1]);
+  CHECK(reply.lse_hash[1] != reply.lse_hash[2]);
+
+  request.kernel = "healthy";
+  request.alternate = GENERATE(false, true);
+  reply = worker().run(request);
+  CHECK(reply.status == Status::pass);
+  CHECK(reply.out_hash == std::vector<uint64_t>(3, reply.out_hash[0]));
+  CHECK(reply.kernel_ms > 0);
+  CHECK(reply.first_launch_ms > 0);
+  CHECK(reply.out == std::vector<uint16_t>(2 * 4 * 512, 0));
+  CHECK(reply.lse == std::vector<float>(2 * 4, 0.f));
+  CHECK(reply.contract == Contract{.p = Rounding::q});
+
+  request.kernel = "copies_workspace";  // what it finds is what it answers
+  request.launches = 1;
+  request.alternate = false;
+  for (auto [fill, byte] : {std::pair{OutputFill::nan, 0xd5}, {OutputFill::ones, 0xff}, {OutputFill::huge, 0xff}}) {
+    request.fill = fill;
+    reply = worker().run(request);
+    CHECK(reply.out.at(0) == byte * 0x101);
+    CHECK(reply.written_ok == (fill != OutputFill::ones));  // its answer looks like this very fill
+  }
+  request.launches = 3;
+  request.fill = OutputFill::nan;
+  reply = worker().run(request);
+  CHECK(reply.out_hash[0] == reply.out_hash[1]);  // the second call finds what the first one left
+  CHECK(reply.out_hash[1] != reply.out_hash[2]);  // the third, other dirt
+}
+
+TEST_CASE("writes into the gaps between rows are found") {
+  RunRequest request = ask("write_gap");
+  request.variant.pad_strides = true;
+  const RunReply reply = worker().run(request);
+  CHECK(!reply.guards_ok);
+  CHECK_THAT(reply.guards_detail, ContainsSubstring("out: byte 1024, in a gap between its rows, was written"));
+}
+
+TEST_CASE("mistakes of the caller are his") {
+  CHECK_THROWS_WITH(worker().run(ask("helthy")), ContainsSubstring("healthy"));
+  RunRequest request = ask("healthy");
+  request.tokens = {4};
+  CHECK_THROWS_AS(worker().run(request), UsageError);
+  request = ask("healthy");
+  request.c.sm_scale = -1;
+  CHECK_THROWS_AS(worker().run(request), UsageError);
+  next_request_works();
+}
+
+TEST_CASE("supports is asked alone") {
+  const Case c = parse_line(kLine);
+  CHECK(worker().supports(c, "healthy", 120).status == Status::pass);
+  const RunReply declined = worker().supports(c, "declines");
+  CHECK(declined.status == Status::unsupported);
+  CHECK(declined.detail == "declines everything");
+  CHECK(worker().supports(c, "abort_in_supports").status == Status::crash);
+}
+
+TEST_CASE("a case that cannot fit is skipped before anything is allocated") {
+  RunReply reply;
+  const double took_s = seconds([&] {
+    reply = worker().run([] {
+      RunRequest request = ask("healthy", "decode b=1 s_q=1 h_q=2 s_kv=200000000 topk=64 page_size=256");
+      request.tokens = {0};
+      return request;
+    }());
+  });
+  CHECK(reply.status == Status::skipped);
+  CHECK_THAT(reply.detail, ContainsSubstring("tensors need 2"));
+  CHECK(took_s < 10);
+}
+
+TEST_CASE("plug-ins that cannot be used say why") {
+  auto refusal = [](const std::string& path) -> std::string {
+    Worker w({.plugin = path, .program = SMLA_TEST_WORKER});
+    try {
+      w.list();
+    } catch (const UsageError& error) { return error.what(); }
+    return "";
+  };
+  CHECK_THAT(refusal("/no/such/file.so"), ContainsSubstring("/no/such/file.so"));
+  CHECK_THAT(refusal(__FILE__), ContainsSubstring("worker_test.cc"));  // not a library
+  CHECK_THAT(refusal("libm.so.6"), ContainsSubstring("libm.so.6"));    // not looked up in the system's folders
+  setenv("SMLA_HOSTILE_LOAD", "abort", 1);
+  CHECK_THAT(refusal(SMLA_HOSTILE), ContainsSubstring("SIGABRT in loading kernels"));
+  setenv("SMLA_HOSTILE_LOAD", "exit", 1);
+  CHECK_THAT(refusal(SMLA_HOSTILE), ContainsSubstring("exited with 5 in loading kernels"));
+  setenv("SMLA_HOSTILE_LOAD", "slow", 1);
+  {
+    Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});  // loading is not held against the first request's deadline
+    RunRequest request = ask("healthy");
+    request.deadline_s = 1;
+    CHECK(w.run(request).status == Status::pass);
+  }
+  unsetenv("SMLA_HOSTILE_LOAD");
+  CHECK_THROWS_AS(Worker({.program = "/no/such/smla"}).list(), std::system_error);
+}
+
+TEST_CASE("a worker is started on first use, replaced when dead, and serves many requests while healthy") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  CHECK(!w.alive());
+  CHECK(w.list().size() > 30);
+  CHECK(w.alive());
+  for (int i = 0; i < 20; ++i) REQUIRE(w.run(ask("healthy")).status == Status::pass);
+  CHECK(w.restarts() == 0);
+  w.run(ask("abort"));
+  CHECK(!w.alive());
+  CHECK(w.run(ask("healthy")).status == Status::pass);
+  CHECK(w.restarts() == 1);
+  CHECK(w.run(ask("leak_some")).status == Status::pass);
+  CHECK(!w.alive());  // it grew too much to be kept
+}
+
+TEST_CASE("a worker killed from outside is noticed at once, idle or busy") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  w.list();
+  const pid_t pid = workers_here().back();
+  kill(pid, SIGKILL);
+  while (process_runs(pid)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(!w.alive());
+  CHECK(w.run(ask("healthy")).status == Status::pass);  // nobody's fault: replaced
+
+  RunReply reply;
+  const double took_s = seconds([&] {
+    std::thread killer([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (pid_t child : workers_here()) kill(child, SIGKILL);
+    });
+    reply = w.run(ask("sleep"));
+    killer.join();
+  });
+  CHECK(reply.status == Status::crash);
+  CHECK_THAT(reply.detail, ContainsSubstring("SIGKILL in launch 1 of 1 (killed from outside"));
+  CHECK(took_s < 5);
+}
+
+TEST_CASE("workers and what their kernels forked die with the parent, even in an endless loop") {
+  const char* kernel = GENERATE("loop", "fork_stray");
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t parent = fork();
+  if (parent == 0) {  // a parent of its own, which will be killed
+    Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+    w.list();
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    RunRequest request = ask(kernel);
+    request.deadline_s = 60;
+    request.launches = 1000000;
+    w.run(request);
+    for (;;) pause();
+  }
+  char x;
+  REQUIRE(read(ready[0], &x, 1) == 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::vector<pid_t> family = children_of(parent);
+  for (size_t i = 0; i < family.size() && i < 5; ++i)
+    for (pid_t grandchild : children_of(family[i])) family.push_back(grandchild);
+  REQUIRE(!family.empty());
+  kill(parent, SIGKILL);
+  waitpid(parent, nullptr, 0);
+  for (pid_t pid : family) CHECK(ends_soon(pid));
+}
+
+TEST_CASE("timing: samples, why it stopped, how cold it was") {
+  TimeRequest request;
+  request.c = parse_line(kLine);
+  request.kernel = "slow";
+  request.threads = 1;
+  request.max_time_s = 0.3;
+  request.max_noise = 1e9;
+  for (bool cold : {true, false}) {
+    request.cold = cold;
+    const TimeReply reply = worker().time(request);
+    INFO(reply.detail);
+    REQUIRE(reply.status == Status::pass);
+    CHECK(reply.time_us.size() >= 5);
+    for (double us : reply.time_us) CHECK(us > 2000);
+    CHECK(reply.stop_reason == "noise");
+    CHECK((cold ? reply.cold_ratio >= 1 : reply.cold_ratio == 0));
+    CHECK(reply.l2_bytes > 0);
+    CHECK(reply.out_hash == worker().run(ask("slow")).out_hash);
+  }
+  request.max_noise = 0;
+  CHECK(worker().time(request).stop_reason == "max_time");
+  request.kernel = "error";
+  CHECK(worker().time(request).status == Status::crash);
+  request.kernel = "declines";
+  CHECK(worker().time(request).status == Status::unsupported);
+  request.graph = true;
+  request.kernel = "slow";
+  CHECK(worker().time(request).status == Status::skipped);
+}
