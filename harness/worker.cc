@@ -139,7 +139,7 @@ struct Worker::Impl {
   /// Asks once. The answer, or how the worker ended.
   template <class Answer>
   std::variant<Answer, Death> ask(const Request& request, int64_t rows_bytes, double deadline_s) {
-    std::visit([](const auto& r) { validate(r.c); }, request);   // else it would not even be a message
+    std::visit([](const auto& r) { validate(r.c); }, request);  // else it would not even be a message
     if (auto death = ensure_started()) return *death;
     resize_shared(rows_bytes);
     process->clear_text();

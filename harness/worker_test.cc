@@ -52,7 +52,7 @@ void next_request_works() {
 }
 
 struct ProcessState {
-  char state = 0;   // 0 = there is no such process
+  char state = 0;  // 0 = there is no such process
   pid_t parent = 0;
 };
 ProcessState state_of(pid_t pid) {
@@ -60,7 +60,7 @@ ProcessState state_of(pid_t pid) {
   std::string text;
   std::getline(stat, text);
   ProcessState found;
-  const size_t paren = text.rfind(')');   // the name before it may hold anything
+  const size_t paren = text.rfind(')');  // the name before it may hold anything
   if (paren != text.npos) std::sscanf(text.c_str() + paren + 1, " %c %d", &found.state, &found.parent);
   return found;
 }
@@ -75,7 +75,8 @@ bool ends_soon(pid_t pid) {
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc"))
-    if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0 && state_of(pid).parent == parent && process_runs(pid)) found.push_back(pid);
+    if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0 && state_of(pid).parent == parent && process_runs(pid))
+      found.push_back(pid);
   return found;
 }
 std::vector<pid_t> workers_here() {

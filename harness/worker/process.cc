@@ -105,6 +105,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
                           {child_socket.get(), kChildSocket},
                           {child_shared.get(), kChildShared}})
     posix_spawn_file_actions_adddup2(&actions, from, to);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kChildShared + 1);  // the kernel shall not even see what else is open here
   sigset_t none, defaults;
   sigemptyset(&none);
   sigemptyset(&defaults);
