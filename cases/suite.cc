@@ -132,6 +132,10 @@ void expand_group(const toml::table& group, const std::string& origin, std::vect
   for (const Axis& axis : axes)
     if (base_pairs.count(axis.key) != 0) group_at.fail("group '{}': {} stands in base and in axes", proto.group, axis.key);
 
+  double product = 1;
+  for (const Axis& axis : axes) product *= static_cast<double>(axis.values.size());
+  if (product > 1e6) group_at.fail("group '{}': the axes span {} cases, more than a million", proto.group, product);
+
   // The product of the axes, the last one fastest.
   std::vector<size_t> at(axes.size(), 0);
   for (bool more = true; more;) {

@@ -78,6 +78,10 @@ TEST_CASE("errors name file, line, key and the nearest name") {
   CHECK(error_of(head + "base = \"decode b=1\"\naxes = { b = [1] }\n") == "my.toml:1: group 'g': b stands in base and in axes");
   CHECK(error_of(head + "base = \"decode\"\naxes = { topkk = [1] }\n") ==
         "my.toml:1: group 'g': unknown key 'topkk'; did you mean 'topk'? (in 'decode topkk=1')");
+  std::string thousand = "0";
+  for (int i = 1; i < 1001; ++i) thousand += "," + std::to_string(i);
+  CHECK(error_of(head + "base = \"decode\"\naxes = { seed = [" + thousand + "], needle0 = [" + thousand + "] }\n") ==
+        "my.toml:1: group 'g': the axes span 1002001 cases, more than a million");
   CHECK(error_of(head + "base = \"decode\"\nexpect = \"fail\"\n") == "my.toml:5: expect: 'fail' is none of pass, mistrusted, unsupported:KERNEL");
   CHECK(error_of(head + "base = \"decode b=1\"\nskip = [\"b=2\"]\n") == "my.toml:5: skip 'b=2': leaves nothing out");
   CHECK(error_of(head + "base = \"decode b=1\"\nskip = [\"topk=2\"]\n") == "my.toml:5: skip 'topk=2': neither base nor axes say topk");
