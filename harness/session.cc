@@ -28,7 +28,10 @@ Session::Session(const Options& options) : options_(options) {
 
 std::vector<Candidate> Session::chosen() const {
   if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);
-  return {all_.begin(), plugin_kernels_ > 0 ? all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_) : all_.end()};
+  if (plugin_kernels_ > 0) return {all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_)};
+  std::vector<Candidate> plain = all_;
+  std::erase_if(plain, [](const Candidate& candidate) { return candidate.info.name.find('+') != std::string::npos; });
+  return plain;
 }
 
 }  // namespace smla

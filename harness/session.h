@@ -14,7 +14,7 @@ class Session {
   /// Starts a worker for the built-in kernels and one for the plug-in, if there is one. Throws UsageError for a library that cannot be loaded.
   explicit Session(const Options& options);
   const std::vector<Candidate>& all() const { return all_; }
-  /// What --kernel chooses; without it the plug-in's kernels, or the built-in ones where there is no plug-in.
+  /// What --kernel chooses; without it the plug-in's kernels, or where there is no plug-in the built-in ones but variants (`base+change`).
   std::vector<Candidate> chosen() const;
 
  private:
