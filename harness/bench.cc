@@ -4,18 +4,19 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <map>
 
 #include "cases/cost.h"
 #include "harness/cpu_peaks.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
-#include "harness/quantiles.h"
 #include "harness/rows.h"
 #include "harness/table.h"
+#include "reports/outcome.h"
 #include "reports/report_file.h"
+#include "reports/statistics.h"
 
 namespace smla {
 namespace {
@@ -64,7 +65,8 @@ class Timer {
 
  private:
   void figures(ThroughputRow& row, const TimeReply& reply) const {
-    const TimeSummary t = summarise(reply.time_us);
+    const Quartiles t = quartiles(reply.time_us);
+    const Interval median_ci95 = median_interval({reply.time_us});
     const Cost work = cost(make_inputs(row.c));
     row.samples = static_cast<int64_t>(reply.time_us.size());
     row.discarded = reply.discarded;
@@ -72,14 +74,14 @@ class Timer {
     row.calls_per_sample = reply.calls_per_sample;
     row.cold_ratio = reply.cold_ratio;
     row.l2_bytes = reply.l2_bytes;
-    row.time_us_min = t.min;
+    row.time_us_min = *std::min_element(reply.time_us.begin(), reply.time_us.end());
     row.time_us_q1 = t.q1;
     row.time_us_median = t.median;
     row.time_us_q3 = t.q3;
-    row.time_us_p95 = t.p95;
-    row.time_us_ci95_lo = t.ci95_lo;
-    row.time_us_ci95_hi = t.ci95_hi;
-    row.time_rel_iqr = t.rel_iqr();
+    row.time_us_p95 = quantile(reply.time_us, 0.95);
+    row.time_us_ci95_lo = median_ci95.lo;
+    row.time_us_ci95_hi = median_ci95.hi;
+    row.time_rel_iqr = (t.q3 - t.q1) / t.median;
     row.prepare_us = reply.prepare_us;
     row.host_launch_us = reply.host_launch_us;
     row.workspace_bytes = reply.workspace_bytes;
@@ -164,7 +166,7 @@ BenchResult bench_pairs(const Options& options, const Common& run, const std::ve
     writer.append(row);
     if (own_table) print_row(row);
     ++result.timed;
-    result.red += row.status != Status::pass && row.status != Status::unsupported && row.status != Status::skipped;
+    result.red += is_red(row.status);
     progress.advance(1, to_line(pair.planned.c()));
   };
   benchmark::ClearRegisteredBenchmarks();

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -53,13 +52,6 @@ void read_bytes(const uint8_t* from, int64_t n) {
 }
 
 }  // namespace
-
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
-  return "";
-}
 
 CpuPeaks measure_cpu_peaks(int threads) {
   CpuPeaks peaks;

@@ -2,7 +2,6 @@
 // What this machine's cores can do at best, measured: the roofs that a CPU kernel's time is held against.
 #pragma once
 #include <cstdint>
-#include <string>
 
 namespace smla {
 
@@ -15,7 +14,5 @@ struct CpuPeaks {
 };
 /// Best of several runs of each; about half a second and 256 MiB. threads = 0: all.
 CpuPeaks measure_cpu_peaks(int threads = 0);
-
-std::string cpu_model();
 
 }  // namespace smla

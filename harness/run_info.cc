@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/run_info.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <ctime>
 #include <filesystem>
 
-#include "harness/cpu_peaks.h"
+#include "reports/env.h"
 
 namespace smla {
-Common describe_run(const Options&) {
+Common describe_run() {
   Common run;
-  const std::time_t now = std::time(nullptr);
-  run.started_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
-  run.run_id = fmt::format("{:%Y%m%dT%H%M%S}-{}", fmt::gmtime(now), getpid());
-  run.tool_version = "0.1.0";
+  run.started_utc = utc_now();
+  for (char c : run.started_utc)
+    if (c != '-' && c != ':') run.run_id += c;
+  run.run_id += fmt::format("-{}", getpid());
+  run.tool_version = build_info().tool_version;
+  run.git_commit = build_info().git_commit;
+  run.git_dirty = build_info().git_dirty;
+  const Machine here = machine();
   run.arch = "cpu_x86_64";
-  run.device_name = cpu_model();
-  char host[256] = "";
-  if (gethostname(host, sizeof host - 1) == 0) run.host = host;
+  run.device_name = here.cpu_model;
+  run.host = here.host;
   return run;
 }
 

@@ -8,7 +8,7 @@
 
 namespace smla {
 
-Common describe_run(const Options& options);
+Common describe_run();
 
 /// OUT/<arch>, created. Throws UsageError where that cannot be.
 std::string report_folder(const Options& options, const std::string& arch);

@@ -14,7 +14,7 @@ int verb_run(int argc, char** argv) {
   const std::vector<PlannedCase> plan = plan_cases(options);
   Session session(options);
   const std::vector<Candidate> kernels = session.chosen();
-  const Common run = describe_run(options);
+  const Common run = describe_run();
   const std::string folder = report_folder(options, run.arch);
   watch_interrupts();
   const SweepResult checked = sweep_accuracy(options, run, plan, kernels, folder);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include "reports/outcome.h"
+
 namespace smla {
 namespace {
 
@@ -64,14 +66,7 @@ bool is_red(Status status, const std::string& kernel, const std::string& expect,
   constexpr std::string_view kUnsupported = "unsupported:";
   if (expect.rfind(kUnsupported, 0) == 0 && fnmatch(expect.c_str() + kUnsupported.size(), kernel.c_str(), 0) == 0)
     return status == Status::unsupported || status == Status::skipped ? false : unmet("expected unsupported");
-  switch (status) {
-    case Status::pass:
-    case Status::unsupported:
-    case Status::skipped:
-      return false;
-    default:
-      return true;
-  }
+  return is_red(status);
 }
 
 }  // namespace smla
