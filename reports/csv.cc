@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/csv.h"
 
+#include <csv.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -12,10 +13,6 @@
 
 #include "cases/words.h"
 #include "reports/text.h"
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wstringop-truncation"  // its file name for errors is cut at 255 bytes; GCC warns once that is inlined here
-#include <csv.h>
-#pragma GCC diagnostic pop
 
 namespace smla {
 namespace {
