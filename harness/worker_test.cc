@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "reference/budget.h"
 #include "smla_catch.h"
 
 using namespace smla;
@@ -246,6 +247,40 @@ TEST_CASE("mistakes of the caller are his") {
   request.c.sm_scale = -1;
   CHECK_THROWS_AS(worker().run(request), UsageError);
   next_request_works();
+}
+
+TEST_CASE("the judged rows are those that were asked for, as the kernel wrote them") {
+  static Worker built_in({.program = SMLA_TEST_WORKER});
+  const char* line = GENERATE("decode b=5 s_q=2 h_q=8 s_kv=300 topk=96 page_size=16 sink=finite", "prefill b=2 s_q=7 h_q=4 s_kv=200 topk=128 kv_format=fp8_656 pattern=padded",
+                              "decode b=2 s_q=2 h_q=5 s_kv=4194304 topk=70 kv_format=fp16 q_dtype=fp16 pattern=far");
+  const char* kernel = GENERATE("cpu_naive", "cpu_split", "cpu_split+lse_bf16", "cpu_split+lse_none");
+  const char* word = GENERATE("base", "strided+poison_random", "remapped+second");
+  INFO(line << " " << kernel << " " << word);
+  RunRequest request;
+  request.c = parse_line(line);
+  request.variant = parse_variant(word);
+  request.kernel = kernel;
+  request.tokens = {3, 0, 1};   // in this order
+  request.launches = 2;
+  request.threads = 2;
+  const RunReply reply = built_in.run(request);
+  INFO(reply.detail << reply.guards_detail);
+  REQUIRE(reply.status == Status::pass);
+  CHECK(reply.guards_ok);
+  CHECK(reply.inputs_ok);
+  CHECK(reply.written_ok);
+  CHECK(reply.out_hash.at(0) == reply.out_hash.at(1));
+  const Inputs in = make_inputs(request.c, request.variant);
+  const OracleBlock block = oracle(in, request.tokens);
+  REQUIRE(reply.out.size() == static_cast<size_t>(block.rows() * in.c.d_v));
+  REQUIRE(reply.lse.size() == (reply.contract.lse_dtype == LseType::none ? 0 : static_cast<size_t>(block.rows())));
+  std::vector<float> row(static_cast<size_t>(in.c.d_v));
+  for (int64_t r = 0; r < block.rows(); ++r) {
+    for (size_t d = 0; d < row.size(); ++d) row[d] = widen(in.c.q_dtype, reply.out[static_cast<size_t>(r) * row.size() + d]);
+    const RowStats stats = judge_row(block, r, in, reply.contract, true, row, reply.lse.empty() ? 0 : reply.lse[static_cast<size_t>(r)]);
+    INFO(r << " z_max " << stats.z_max << " lse " << stats.lse_ratio);
+    CHECK(stats.ok());
+  }
 }
 
 TEST_CASE("supports is asked alone") {

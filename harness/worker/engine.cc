@@ -103,7 +103,7 @@ void Engine::bounded(const Device& device, int threads, const std::function<void
 RunReply Engine::supports(const SupportsRequest& request) {
   RunReply reply;
   const smla_kernel& kernel = find(request.kernel);
-  smla_problem problem = make_problem(make_inputs(request.c), resolved(0));
+  smla_problem problem = make_problem(inputs({{request.c, {}, Guard::canary}})[0]->in, resolved(0));
   attempt(reply, [&] {
     if (request.arch_cc) problem.device_cc = request.arch_cc;
     else device_of(kernel).describe(problem);
@@ -115,6 +115,7 @@ RunReply Engine::supports(const SupportsRequest& request) {
 RunReply Engine::run(const RunRequest& request, std::byte* judged) {
   RunReply reply;
   const smla_kernel& kernel = find(request.kernel);
+  if (request.launches < 1) throw UsageError(fmt::format("launches must be at least 1, not {}", request.launches));
   std::vector<Key> keys = {{request.c, request.variant, request.guard}};
   if (request.alternate) {
     keys.push_back(keys[0]);

@@ -218,12 +218,17 @@ class HostDevice final : public Device {
     });
   }
   std::optional<int64_t> first_unwritten(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) override {
-    return find_first(rows.count(), 256, [&](int64_t begin, int64_t end) -> int64_t {
-      for (int64_t r = begin; r < end; ++r)
-        for (int64_t at = rows.offset(r), row_end = at + rows.row_bytes; at < row_end; at += element_bytes)
-          if (holds_word(data + at, element_bytes, word)) return at;
-      return -1;
-    });
+    const auto scan = [&]<class Element>(Element still) {
+      return find_first(rows.count(), 256, [&](int64_t begin, int64_t end) -> int64_t {
+        for (int64_t r = begin; r < end; ++r) {
+          const auto* row = reinterpret_cast<const Element*>(data + rows.offset(r));
+          const auto* row_end = row + rows.row_bytes / int64_t{sizeof(Element)};
+          if (const auto* at = std::find(row, row_end, still); at != row_end) return reinterpret_cast<const std::byte*>(at) - data;
+        }
+        return -1;
+      });
+    };
+    return element_bytes == 2 ? scan(word) : scan(word * 0x10001u);
   }
   std::optional<int64_t> first_stray(const std::byte* data, int64_t bytes, const Rows& rows, uint16_t word) override {
     int64_t expected = 0;  // rows ascend in memory: walk the gaps between them
