@@ -134,18 +134,33 @@ class Token {
   void weigh(int64_t task) {
     const int64_t first = task * kColumns, count = std::min<int64_t>(kColumns, block_.d_v - first);
     const auto V = s_.K.block(0, first, n_, count);
-    const RowMatrixXd V2 = V.cwiseAbs2();
-    const auto here = [&](RowMatrixXd& M) { return M.block(i_ * h_q_, first, h_q_, count); };
-    here(block_.out).noalias() = s_.P.leftCols(n_) * V;
-    const RowMatrixXd sums = s_.L.leftCols(n_) * V2;
-    here(block_.A) = sums.topRows(h_q_);
-    for (int64_t index = 0; index < std::ssize(block_.scores); ++index) here(block_.scores[index].B) = sums.middleRows((1 + index) * h_q_, h_q_);
-    if (block_.C.rows() > 0) here(block_.C).noalias() = s_.P.leftCols(n_) * V2;
-    const auto of_token = [&](RowMatrixXd& M) { return M.row(i_).segment(first, count); };
-    of_token(block_.sum_v2) = s_.m.head(n_).matrix().transpose() * V2;
-    of_token(block_.v_min) = V.colwise().minCoeff();
-    of_token(block_.v_max) = V.colwise().maxCoeff();
-    of_token(block_.v_mean) = V.colwise().mean();
+    RowMatrixXd V2(n_, count);
+    std::vector<double> sum(count), sum_v2(count), low(count, kInfinity), high(count, -kInfinity);
+    for (int64_t k = 0; k < n_; ++k) {  // one pass over rows, which are contiguous
+      const double *v = &V(k, 0), m = s_.m[k];
+      double* v2 = &V2(k, 0);
+      for (int64_t d = 0; d < count; ++d) {
+        v2[d] = v[d] * v[d];
+        sum[d] += v[d];
+        sum_v2[d] += m * v2[d];
+        low[d] = v[d] < low[d] ? v[d] : low[d];
+        high[d] = v[d] > high[d] ? v[d] : high[d];
+      }
+    }
+    for (int64_t d = 0; d < count; ++d) {
+      block_.v_mean(i_, first + d) = sum[d] / static_cast<double>(n_);
+      block_.sum_v2(i_, first + d) = sum_v2[d];
+      block_.v_min(i_, first + d) = low[d];
+      block_.v_max(i_, first + d) = high[d];
+    }
+
+    const auto of_rows = [&](RowMatrixXd& M) { return M.block(i_ * h_q_, first, h_q_, count); };
+    of_rows(block_.out).noalias() = s_.P.leftCols(n_) * V;
+    const RowMatrixXd products = s_.L.leftCols(n_) * V2;
+    of_rows(block_.A) = products.topRows(h_q_);
+    for (int64_t index = 0; index < std::ssize(block_.scores); ++index)
+      of_rows(block_.scores[index].B) = products.middleRows((1 + index) * h_q_, h_q_);
+    if (block_.C.rows() > 0) of_rows(block_.C).noalias() = s_.P.leftCols(n_) * V2;
   }
 
   /// `threads` > 1 only where no thread runs above.
