@@ -193,7 +193,7 @@ TEST_CASE("sigma and the random part of the lse limit are what simulated errors 
     const RowBudget budget = row_budget(block, h, in, model.contract, model.split);
     const double p_bound = p_underflow(model.contract, c.q_dtype) * block.p_max[h], sink = sink_of(in, h);
     double sum_z2 = 0, sum_lse2 = 0;
-    const int trials = 400;
+    const int trials = 150;
     for (int trial = 0; trial < trials; ++trial) {
       Eigen::VectorXd q_rounded = q;
       if (error.u_q > 0) q_rounded.array() *= 1 + draw(c.d_qk, error.u_q).array();
