@@ -114,15 +114,8 @@ void add_running(CLI::App& app, Options& options) {
   app.add_flag("-q,--quiet", options.quiet, "only what is not green, and the tail");
 }
 
-}  // namespace
-
-bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv) {
-  CLI::App app(what, argv[0]);
-  if (groups & kListing) app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
-  if (groups & kChoosing) add_choosing(app, options);
-  if (groups & kChecking) add_checking(app, options);
-  if (groups & kTiming) add_timing(app, options);
-  if (groups & kRunning) add_running(app, options);
+/// Returns false after --help was printed.
+bool parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     return true;
@@ -138,6 +131,45 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
     const std::vector<std::string_view> views(names.begin(), names.end());
     throw_unknown_value("flag", word.substr(0, word.find('=')), views.data(), views.size());
   } catch (const CLI::ParseError& e) { throw UsageError(fmt::format("{}: {}", app.get_name(), e.what())); }
+}
+
+}  // namespace
+
+bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv) {
+  CLI::App app(what, argv[0]);
+  if (groups & kListing) app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
+  if (groups & kChoosing) add_choosing(app, options);
+  if (groups & kChecking) add_checking(app, options);
+  if (groups & kTiming) add_timing(app, options);
+  if (groups & kRunning) add_running(app, options);
+  return parse(app, argc, argv);
+}
+
+bool parse_flags(CompareFlags& flags, int argc, char** argv) {
+  CLI::App app("two reports, or two kernels of one report, side by side: ratio of medians, interval, verdict", argv[0]);
+  app.add_option("a", flags.a, "a throughput.csv, the folder that holds one, or a kernel")->required();
+  app.add_option("b", flags.b, "what is compared with it")->required();
+  app.add_option("--in", flags.in, "the report that the two kernels are in (default: the only one under reports/out)")->type_name("DIR");
+  app.add_option("--margin", flags.margin, "a difference of at most this fraction counts as the same")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--csv", flags.csv, "write the table as CSV too; - is stdout, instead of the text")->type_name("FILE");
+  app.add_option("--markdown", flags.markdown, "write the tables as Markdown too")->type_name("FILE");
+  return parse(app, argc, argv);
+}
+
+bool parse_flags(GateFlags& flags, int argc, char** argv) {
+  CLI::App app("a run against a reviewed baseline: exit status 1 is correctness red, 2 throughput red", argv[0]);
+  app.add_option("--baseline", flags.baseline, "reports/baselines/<arch>: the reviewed reports")->required()->type_name("DIR");
+  app.add_option("--out", flags.out, "the run: DIR, or DIR/<arch>")->type_name("DIR");
+  app.add_option("--max-loss", flags.max_loss, "slower by more than this fraction is red")->check(CLI::Range(0.0, 10.0));
+  app.add_option("--noise-factor", flags.noise_factor, "... if it is also more than so many times the pair's A/A noise")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--known-issues", flags.known_issues, "what may be red for now (default: known_issues.toml in the baseline)")
+      ->type_name("FILE.toml");
+  app.add_option("--markdown", flags.markdown, "write what is printed, fit for a pull request")->type_name("FILE");
+  app.add_option("--junit", flags.junit, "write the findings as JUnit")->type_name("FILE");
+  app.add_flag("--accuracy-only", flags.accuracy_only, "leave times out");
+  app.add_flag("--update-baseline", flags.update_baseline, "put the run's rows into the baseline instead, if nothing in it is red");
+  return parse(app, argc, argv);
 }
 
 std::string reproducer_flags(const Options& options) {

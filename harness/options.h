@@ -45,6 +45,23 @@ enum FlagGroup : unsigned { kChoosing = 1, kChecking = 2, kTiming = 4, kRunning 
 /// known one.
 bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv);
 
+/// smla compare A B.
+struct CompareFlags {
+  std::string a, b;      // throughput.csv, the folder that holds it, or a kernel
+  std::string in;        // the report that two kernels are looked up in
+  double margin = 0.01;  // a difference of at most this, as a fraction, counts as the same
+  std::string csv, markdown;
+};
+bool parse_flags(CompareFlags& flags, int argc, char** argv);
+
+/// smla gate --baseline DIR.
+struct GateFlags {
+  std::string baseline, out = Options().out, known_issues, markdown, junit;
+  double max_loss = 0.03, noise_factor = 3;
+  bool accuracy_only = false, update_baseline = false;
+};
+bool parse_flags(GateFlags& flags, int argc, char** argv);
+
 /// The flags beyond case and kernel that a reproducer must carry to ask the same question again, with a leading space each.
 std::string reproducer_flags(const Options& options);
 

@@ -19,6 +19,8 @@ constexpr Verb kVerbs[] = {
     {"check", "accuracy: every kernel against the fp64 oracle, and the checks beside it", verb_check},
     {"bench", "throughput of kernels that passed the same case first", verb_bench},
     {"run", "check, then bench, both reports: the main job", verb_run},
+    {"compare", "two reports, or two kernels of one report, side by side", verb_compare},
+    {"gate", "a run against a reviewed baseline; the exit status is the answer", verb_gate},
     {"device", "what is here: cores, memory, measured peaks", verb_device},
     {"worker", "(internal) the process that holds a kernel", worker_main},
 };

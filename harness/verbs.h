@@ -16,6 +16,8 @@ int verb_list(int argc, char** argv);
 int verb_check(int argc, char** argv);
 int verb_bench(int argc, char** argv);
 int verb_run(int argc, char** argv);
+int verb_compare(int argc, char** argv);
+int verb_gate(int argc, char** argv);
 int verb_device(int argc, char** argv);
 
 /// The program: finds the verb, turns every exception into one line on stderr and an exit status.

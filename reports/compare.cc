@@ -226,9 +226,9 @@ Table comparison_table(const std::vector<Comparison>& comparisons) {
   return table;
 }
 
-Table geomean_table(const std::vector<Comparison>& comparisons) {
+Table geomean_table(const std::vector<GeomeanRow>& means) {
   Table table{{"kernel_a", "kernel_b", "cache", "pairs", "geomean_ratio"}, {}};
-  for (const GeomeanRow& row : geomeans(comparisons))
+  for (const GeomeanRow& row : means)
     table.add({row.kernel_a, row.kernel_b, row.cache, fmt::format("{}", row.pairs), fmt::format("{:.5g}", row.ratio)});
   return table;
 }

@@ -69,7 +69,7 @@ struct BestKernel {
 std::vector<BestKernel> best_kernels(const TimedSet& set, int resamples = 1000);
 
 Table comparison_table(const std::vector<Comparison>& comparisons);
-Table geomean_table(const std::vector<Comparison>& comparisons);
+Table geomean_table(const std::vector<GeomeanRow>& means);
 Table best_table(const std::vector<BestKernel>& best);
 
 std::string row_key(const ThroughputRow& row, bool any_kernel = false);

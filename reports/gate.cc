@@ -231,8 +231,11 @@ GateResult gate(const GateInput& input, const GateOptions& options) {
   GateResult result;
   Ledger ledger{input.issues, std::vector<bool>(input.issues.size()), {}};
   if (input.baseline != nullptr && input.run != nullptr) gate_accuracy(input, options, ledger, result);
-  if (input.baseline_times != nullptr && input.run_times != nullptr)
-    gate_times(compare(*input.baseline_times, *input.run_times, {.margin = options.max_loss, .alpha = options.alpha}), options, ledger, result);
+  if (input.baseline_times != nullptr && input.run_times != nullptr) {
+    const auto comparisons = compare(*input.baseline_times, *input.run_times, {.margin = options.max_loss, .alpha = options.alpha});
+    gate_times(comparisons, options, ledger, result);
+    result.means = geomeans(comparisons);
+  }
   judge_issues(input, ledger);
   std::stable_sort(ledger.findings.begin(), ledger.findings.end(),
                    [](const Finding& a, const Finding& b) { return std::pair(a.level, a.rule) < std::pair(b.level, b.rule); });
@@ -250,7 +253,7 @@ int GateResult::exit_status() const {
   return status;
 }
 
-std::string gate_markdown(const GateResult& result, const std::vector<Comparison>& comparisons) {
+std::string gate_markdown(const GateResult& result) {
   static constexpr const char* kVerdicts[] = {"green", "red: correctness", "red: throughput"};
   std::string text =
       fmt::format("# Gate {}\n\n{} / {} pairs passed ({} not in the baseline), {} / {} times no slower than allowed.\n",
@@ -271,7 +274,7 @@ std::string gate_markdown(const GateResult& result, const std::vector<Comparison
     text += fmt::format("\n## {}\n\n{}", kTitles[level], table.markdown());
     if (!reproducers.empty()) text += "\n```sh\n" + reproducers + "```\n";
   }
-  if (const Table means = geomean_table(comparisons); !means.rows.empty()) text += "\n## Time over the baseline's\n\n" + means.markdown();
+  if (const Table means = geomean_table(result.means); !means.rows.empty()) text += "\n## Time over the baseline's\n\n" + means.markdown();
   return text;
 }
 

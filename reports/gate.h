@@ -53,6 +53,7 @@ struct Finding {
 
 struct GateResult {
   std::vector<Finding> findings;
+  std::vector<GeomeanRow> means;                         // time over the baseline's
   int64_t pairs = 0, pairs_passed = 0, pairs_fresh = 0;  // fresh: not in the baseline
   int64_t times = 0, times_same_or_faster = 0;
   double detectable_median = 0, detectable_max = 0;  // least slowdown, as a fraction, that could have been seen (80 % power), over the compared times
@@ -74,7 +75,7 @@ GateResult gate(const GateInput& input, const GateOptions& options = {});
 std::string contract_change(const std::string& baseline, const std::string& declared);
 
 /// Fit for a pull request: the verdict first, red ones with their reproducers, then the rest.
-std::string gate_markdown(const GateResult& result, const std::vector<Comparison>& comparisons);
+std::string gate_markdown(const GateResult& result);
 std::vector<JunitCase> gate_junit(const GateResult& result);
 
 /// Rows of the run take the place of those of the same pair in the baseline's accuracy.csv, throughput.csv and samples.csv; rows of pairs that it
