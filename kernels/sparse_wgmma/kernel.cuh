@@ -209,6 +209,10 @@ struct Producer {
       const int page = next, row = tile * kTileTokens - keys.page.divide(tile * kTileTokens) * keys.page.divisor;
       const int present = is_key(page) ? min(end - tile * kTileTokens, kTileTokens) : 0, mine = max(0, min(present - warp * 16, 16));
       next = load_page(tile + 1);
+      if (warp == 1 && head0 == 0 && is_key(next) && (tile + 2) * kTileTokens <= end) {  // to L2 a tile ahead: the row of the next tile's page
+        const int ahead = (tile + 1) * kTileTokens, ahead_row = ahead - keys.page.divide(ahead) * keys.page.divisor;
+        if (elect_one()) prefetch_l2(keys.kv + next * keys.page_stride_bytes + ahead_row * keys.row_bytes, kTileTokens * keys.row_bytes);
+      }
       auto boxes = [&](uint32_t buffer, uint32_t bar, int from, int to) {
         if (warp == 0 && elect_one()) {
           mbar_arrive_expect_tx(bar, (to - from) * kBlockBytes);
@@ -223,11 +227,13 @@ struct Producer {
              mbar_wait(base + At::empty_right + 8 * (count & 1), ((count >> 1) & 1) ^ 1);
              const uint8_t* from = present ? keys.kv + page * keys.page_stride_bytes + (row + warp * 16) * keys.row_bytes : keys.kv;
              copy_strided(buffer, mine ? from : keys.kv, keys.row_bytes, mine, false);
-             copy16_arrive(bar);
+             copy16_wait_all();
+             fence_proxy_async();
+             mbar_arrive(bar);
            },
            [&](uint32_t buffer, uint32_t bar) {
              if (present == kTileTokens) boxes(buffer, bar, 4, 9);
-             else copy16_arrive(bar);
+             else mbar_arrive(bar);
            });
       if (tile == first && items > 0) load_query();
     }
@@ -363,14 +369,18 @@ struct Consumer {
       wgmma_scores<C::kFp16>(s, a + step, b + step, k != 0);
     }
   }
+  /// Rows of cp.async are ordered before wgmma by the reader; whoever stores rows otherwise does so itself.
+  __device__ __forceinline__ void fence_rows() const {
+    if constexpr (C::kSource == Source::slots) fence_proxy_async();
+  }
   __device__ __forceinline__ void start_scores(int i) {
     wait_full(At::full_left, i);
-    fence_proxy_async();
+    fence_rows();
     valid = load_shared64(base + At::valid + 8 * parity_of(i));  // here, not in softmax(): shared memory answers slowly under wgmma
     wgmma_fence();
     score_blocks<0, 4>(i);
     wait_full(At::full_right, i);
-    fence_proxy_async();
+    fence_rows();
     wgmma_fence();
     score_blocks<4, 9>(i);
     wgmma_commit();
@@ -479,6 +489,7 @@ struct Consumer {
       for (int i = 0; i < 128; ++i) out[i] = 0.f;
       max0 = max1 = kFarBelow, sum0 = sum1 = 0.f;
       mbar_wait(base + At::q_full, items & 1);
+      fence_proxy_async();
       const int tiles = shared.tiles;
       if (W >= tiles) release_query();  // no tile of its own: this warpgroup never reads Q
 #pragma unroll 1

@@ -145,6 +145,11 @@ __device__ __forceinline__ void tensor_copy(uint32_t dst, const CUtensorMap& map
                : "memory");
 }
 
+/// Asks for `bytes` (a multiple of 16) to be brought into L2.
+__device__ __forceinline__ void prefetch_l2(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 /// 1 / x within one unit in the last place; 0 for inf. (An exact division is a call, and would spill 128 live accumulators.)
 __device__ __forceinline__ float reciprocal(float x) {
   float y;
