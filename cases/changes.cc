@@ -47,7 +47,7 @@ void insert_invalid(Inputs& in) {
   for (int32_t& length : in.topk_length) length += more;
 }
 
-/// Keeps the valid entries [first, last) of row t's, in fractions of 1 / 2; the others become -1.
+/// Keeps the first (1) or the second (2) half of row t's valid entries; the others become -1.
 void keep_half(Inputs& in, int64_t t, int half) {
   int32_t* list = in.indices.data() + t * in.c.topk;
   const int32_t k_t = in.k_t(t);

@@ -28,6 +28,15 @@ struct Place {
 
 Place place_of(const std::string& origin, const toml::node& node) { return {origin, static_cast<int64_t>(node.source().begin.line)}; }
 
+/// Suites are ASCII: toml++ 3.3 runs into undefined behaviour over some other characters where it does not expect them.
+void check_characters(std::string_view text, const std::string& origin) {
+  int64_t line = 1;
+  for (const char byte : text) {
+    if (static_cast<unsigned char>(byte) >= 0x80) Place{origin, line}.fail("a character beyond ASCII");
+    line += byte == '\n';
+  }
+}
+
 std::string text_of(const toml::node& node, const Place& at, std::string_view key) {
   if (const auto* text = node.as_string()) return text->get();
   at.fail("{}: is not a string", key);
@@ -102,71 +111,74 @@ void check_expect(const std::string& expect, const Place& at) {
   at.fail("expect: '{}' is none of pass, mistrusted, unsupported:KERNEL", expect);
 }
 
-void expand_group(const toml::table& group, const std::string& origin, std::vector<SuiteCase>& cases) {
-  static constexpr std::string_view kKeys[] = {"name", "why", "tags", "expect", "base", "axes", "skip"};
-  SuiteCase proto;
+/// A [[group]] as it stands in the text.
+struct Group {
+  Place at;
+  SuiteCase proto;  // what its cases have in common
   std::string base;
   std::vector<Axis> axes;
   std::vector<Skip> skips;
-  const Place group_at = place_of(origin, group);
-  for (const auto& [key, node] : group) {
+};
+
+Group read_group(const toml::table& table, const std::string& origin) {
+  static constexpr std::string_view kKeys[] = {"name", "why", "tags", "expect", "base", "axes", "skip"};
+  Group group{place_of(origin, table), {}, {}, {}, {}};
+  for (const auto& [key, node] : table) {
     const Place at = place_of(origin, node);
     const std::string_view name = key.str();
-    if (name == "name") proto.group = text_of(node, at, name);
-    else if (name == "why") proto.why = text_of(node, at, name);
-    else if (name == "base") base = text_of(node, at, name);
-    else if (name == "tags") proto.tags = texts_of(node, origin, name);
-    else if (name == "axes") axes = axes_of(node, origin);
-    else if (name == "expect") check_expect(proto.expect = text_of(node, at, name), at);
+    if (name == "name") group.proto.group = text_of(node, at, name);
+    else if (name == "why") group.proto.why = text_of(node, at, name);
+    else if (name == "base") group.base = text_of(node, at, name);
+    else if (name == "tags") group.proto.tags = texts_of(node, origin, name);
+    else if (name == "axes") group.axes = axes_of(node, origin);
+    else if (name == "expect") check_expect(group.proto.expect = text_of(node, at, name), at);
     else if (name == "skip") {
-      for (const std::string& text : texts_of(node, origin, name)) skips.push_back({at, text, pairs_of(text)});
+      for (const std::string& text : texts_of(node, origin, name)) group.skips.push_back({at, text, pairs_of(text)});
     } else {
       const std::string near = nearest(name, kKeys, std::size(kKeys));
       at.fail("unknown key '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
     }
   }
-  if (proto.group.empty()) group_at.fail("group without a name");
-  if (proto.why.empty()) group_at.fail("group '{}' does not say why", proto.group);
-  if (base.empty()) group_at.fail("group '{}' has no base", proto.group);
-  const auto base_pairs = pairs_of(base);
-  for (const Axis& axis : axes)
-    if (base_pairs.count(axis.key) != 0) group_at.fail("group '{}': {} stands in base and in axes", proto.group, axis.key);
+  if (group.proto.group.empty()) group.at.fail("group without a name");
+  if (group.proto.why.empty()) group.at.fail("group '{}' does not say why", group.proto.group);
+  if (group.base.empty()) group.at.fail("group '{}' has no base", group.proto.group);
+  return group;
+}
 
+/// Appends the product of the axes, the last one fastest, without what is skipped.
+void expand(Group& group, std::vector<SuiteCase>& cases) {
+  const std::string& name = group.proto.group;
+  const auto base = pairs_of(group.base);
   double product = 1;
-  for (const Axis& axis : axes) product *= static_cast<double>(axis.values.size());
-  if (product > 1e6) group_at.fail("group '{}': the axes span {} cases, more than a million", proto.group, product);
-
-  // The product of the axes, the last one fastest.
-  std::vector<size_t> at(axes.size(), 0);
-  for (bool more = true; more;) {
-    std::string line = base;
-    auto said = base_pairs;
-    for (size_t a = 0; a < axes.size(); ++a) {
-      line += fmt::format(" {}={}", axes[a].key, axes[a].values[at[a]]);
-      said[axes[a].key] = axes[a].values[at[a]];
-    }
-    bool skipped = false;
-    for (Skip& skip : skips)
-      if (skip.fits(said)) ++skip.matches, skipped = true;
-    if (!skipped) {
-      try {
-        proto.c = parse_line(line);
-      } catch (const UsageError& error) { group_at.fail("group '{}': {} (in '{}')", proto.group, error.what(), line); }
-      cases.push_back(proto);
-    }
-    more = false;
-    for (size_t a = axes.size(); a-- > 0 && !more;) {
-      more = ++at[a] < axes[a].values.size();
-      if (!more) at[a] = 0;
-    }
+  for (const Axis& axis : group.axes) {
+    if (base.count(axis.key) != 0) group.at.fail("group '{}': {} stands in base and in axes", name, axis.key);
+    product *= static_cast<double>(axis.values.size());
   }
-  for (const Skip& skip : skips)
+  if (product > 1e6) group.at.fail("group '{}': the axes span {} cases, more than a million", name, product);
+  for (size_t i = 0; i < static_cast<size_t>(product); ++i) {
+    auto said = base;
+    size_t rest = i;
+    for (size_t a = group.axes.size(); a-- > 0; rest /= group.axes[a].values.size())
+      said[group.axes[a].key] = group.axes[a].values[rest % group.axes[a].values.size()];
+    bool skipped = false;
+    for (Skip& skip : group.skips)
+      if (skip.fits(said)) ++skip.matches, skipped = true;
+    if (skipped) continue;
+    std::string line = group.base;
+    for (const Axis& axis : group.axes) line += fmt::format(" {}={}", axis.key, said[axis.key]);
+    try {
+      group.proto.c = parse_line(line);
+    } catch (const UsageError& error) { group.at.fail("group '{}': {} (in '{}')", name, error.what(), line); }
+    cases.push_back(group.proto);
+  }
+  for (const Skip& skip : group.skips)
     if (skip.matches == 0) skip.at.fail("skip '{}': leaves nothing out", skip.text);
 }
 
 }  // namespace
 
 Suite parse_suite(std::string_view text, const std::string& origin) {
+  check_characters(text, origin);
   toml::table root;
   try {
     root = toml::parse(text);
@@ -175,9 +187,10 @@ Suite parse_suite(std::string_view text, const std::string& origin) {
   suite.name = std::filesystem::path(origin).stem().string();
   for (const auto& [key, node] : root) {
     if (key.str() != "group") place_of(origin, node).fail("unknown key '{}'; a suite is a list of [[group]]", key.str());
-    for (const toml::node& group : array_of(node, place_of(origin, node), "group")) {
-      if (!group.is_table()) place_of(origin, group).fail("group: is not a table");
-      expand_group(*group.as_table(), origin, suite.cases);
+    for (const toml::node& item : array_of(node, place_of(origin, node), "group")) {
+      if (!item.is_table()) place_of(origin, item).fail("group: is not a table");
+      Group group = read_group(*item.as_table(), origin);
+      expand(group, suite.cases);
     }
   }
   if (suite.cases.empty()) throw UsageError(fmt::format("{}: has no [[group]]", origin));

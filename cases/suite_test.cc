@@ -63,6 +63,7 @@ base = "prefill b=2"
 TEST_CASE("errors name file, line, key and the nearest name") {
   const std::string head = "[[group]]\nname = \"g\"\nwhy = \"w\"\n";
   CHECK_THAT(error_of("[[group]]\nname = \n"), ContainsSubstring("my.toml:2: "));
+  CHECK(error_of("[[group]]\nname = \"gr\u00fc\"\n") == "my.toml:2: a character beyond ASCII");
   CHECK(error_of("") == "my.toml: has no [[group]]");
   CHECK(error_of("[[grupo]]\n") == "my.toml:1: unknown key 'grupo'; a suite is a list of [[group]]");
   CHECK(error_of("group = 3\n") == "my.toml:1: group: is not an array");
