@@ -197,7 +197,7 @@ SMLA_HD inline float kv_scale(const ValueSpec& s, int64_t key, int32_t group) {
   if (s.family == Values::exact_mean) return exp2i(-static_cast<int32_t>(r >> 62));
   const float scale =
       s.pow2_scales ? exp2i(-6 + static_cast<int32_t>(r >> 63)) : static_cast<float>((1u << 23) + static_cast<uint32_t>(r >> 41)) * exp2i(-29);
-  return is_outlier(s, group * Fp8Row656::kGroup) ? scale * 100.0f : scale * family_scale(s);
+  return is_outlier(s, group * Fp8Row656::kGroup) ? scale * (s.pow2_scales ? 128.0f : 100.0f) : scale * family_scale(s);
 }
 
 /// The power of two that a finished row of q is multiplied by: `large_logits` has three sizes of rows.

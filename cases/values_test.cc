@@ -227,6 +227,16 @@ TEST_CASE("gaussian logits have a standard deviation of about 2 in every format"
     }
 }
 
+TEST_CASE("pow2 scales are powers of two in every family") {
+  for (const std::string values : {"gaussian", "needle", "exact_mean", "large_logits", "outliers", "tiny"})
+    for (const std::string q : {"bf16", "fp16"}) {
+      const ValueSpec s =
+          value_spec(parse_line("decode b=1 s_q=1 h_q=1 s_kv=64 topk=64 kv_format=fp8_656 scales=pow2 q_dtype=" + q + " values=" + values));
+      for (int64_t key = 0; key < 100; ++key)
+        for (int32_t group = 0; group < 4; ++group) REQUIRE((float_bits(kv_scale(s, key, group)) & 0x7fffff) == 0);
+    }
+}
+
 TEST_CASE("arbitrary scales are no powers of two, pow2 scales are") {
   const Case c = parse_line("decode b=1 s_q=1 h_q=1 s_kv=64 topk=64 kv_format=fp8_656");
   ValueSpec s = value_spec(c);
