@@ -114,12 +114,18 @@ std::string junit_xml(std::span<const JunitCase> cases) {
   return xml + "</testsuites>\n";
 }
 
-std::vector<JunitCase> junit_cases(std::span<const AccuracyRow> rows) {
+std::vector<JunitCase> junit_cases(std::span<const AccuracyRow> rows, const std::map<std::string, std::string>& unexpected) {
   std::vector<JunitCase> cases;
   for (const Outcome& outcome : outcomes(rows)) {
+    const auto found = unexpected.find(pair_key(outcome.worst()));
     for (const AccuracyRow* row : {outcome.out, outcome.lse}) {
       if (row == nullptr) continue;
       JunitCase c = to_case(*row, "check", fmt::format("{} [{}]", to_line(row->c), name_of(row->tensor)));
+      if (found != unexpected.end()) {
+        c.ending = JunitCase::Ending::failure;
+        c.type = "unexpected";
+        c.message = c.text = fmt::format("{}, got {}\n{}", found->second, name_of(row->status), row->repro);
+      }
       if (row == outcome.out) c.time_s = row->kernel_ms.value_or(0) / 1e3;
       cases.push_back(std::move(c));
     }

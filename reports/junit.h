@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // junit.xml, as CI systems read it: one suite a kernel and job, one test case a row, a property for each number, the reproducer in the failure text.
 #pragma once
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,8 +23,9 @@ struct JunitCase {
 /// The document. Suites in the order of first appearance; counts are summed from the cases.
 std::string junit_xml(std::span<const JunitCase> cases);
 
+/// `unexpected`: pair_key -> "expected ...": a failure whatever the status.
 /// fail, mistrusted, impossible_fast: failure. crash, timeout, oom, invalid: error. unsupported, skipped: skipped, with the reason.
-std::vector<JunitCase> junit_cases(std::span<const AccuracyRow> rows);
+std::vector<JunitCase> junit_cases(std::span<const AccuracyRow> rows, const std::map<std::string, std::string>& unexpected = {});
 std::vector<JunitCase> junit_cases(std::span<const ThroughputRow> rows);
 
 }  // namespace smla

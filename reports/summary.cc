@@ -131,7 +131,7 @@ std::string summary_markdown(const SummaryInput& input) {
     const auto unexpected = input.unexpected.find(pair_key(row));
     const bool is_unexpected = unexpected != input.unexpected.end();
     passed += row.status == Status::pass && !is_unexpected;
-    if (is_unexpected) failures += failure(row, name_of(row.status), fmt::format("expected {}. {}", unexpected->second, row.detail), row.repro);
+    if (is_unexpected) failures += failure(row, name_of(row.status), fmt::format("{}. {}", unexpected->second, row.detail), row.repro);
     else if (is_red(row.status)) failures += failure(row, name_of(row.status), row.detail, row.repro);
     else {
       declined += row.status != Status::pass;

@@ -14,7 +14,7 @@ struct SummaryInput {
   int64_t planned = 0;  // pairs of case and kernel that were to be checked; more than there are rows if the run was interrupted
   std::span<const AccuracyRow> accuracy;
   std::span<const ThroughputRow> throughput;
-  std::map<std::string, std::string> unexpected;  // pair_key -> what the suite expected instead: red whatever the status
+  std::map<std::string, std::string> unexpected;  // pair_key -> "expected ...": red whatever the status
   std::string command;                            // how the run was called
   double wall_s = 0;
 };

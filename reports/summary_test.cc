@@ -42,7 +42,7 @@ TEST_CASE("it leads with passed / planned, and what was not run counts") {
   CHECK_THAT(text, ContainsSubstring("| wall time | 12.3 s |"));
   CHECK_THAT(text, !ContainsSubstring("## Throughput"));
 
-  input.unexpected[pair_key(rows[0])] = "unsupported:a";  // a pass where the suite expects a refusal is red
+  input.unexpected[pair_key(rows[0])] = "expected unsupported:a";  // a pass where the suite expects a refusal is red
   text = summary_markdown(input);
   CHECK(text.starts_with("# 0 / 5 passed: 2 red, 1 unsupported or skipped, 2 not run\n"));
   CHECK_THAT(text, ContainsSubstring("**pass** a: expected unsupported:a."));
