@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "reports/report_file.h"
 #include "reports/text.h"
@@ -83,6 +84,23 @@ TEST_CASE("the columns are those of the README, in its order") {
   CHECK(schema_widths<AccuracyRow>().size() == size_t{kSchemaVersion});
   CHECK(schema_widths<ThroughputRow>().size() == size_t{kSchemaVersion});
   CHECK(schema_widths<SampleRow>().size() == size_t{kSchemaVersion});
+}
+
+TEST_CASE("every column stands in the first column of one of the README's tables") {
+  const std::string readme = read_text_file(SMLA_REPORTS_README);
+  std::set<std::string> documented;
+  for (size_t line = readme.find("\n## Columns"); line != readme.npos && line < readme.find("\n## Compare"); line = readme.find('\n', line + 1)) {
+    if (readme.compare(line, 3, "\n| ") != 0) continue;
+    const std::string names = readme.substr(line + 3, readme.find(" |", line + 3) - line - 3);
+    for (size_t begin = 0; begin < names.size();) {
+      const size_t end = std::min(names.find(", ", begin), names.size());
+      documented.insert(names.substr(begin, end - begin));
+      begin = end + 2;
+    }
+  }
+  std::set<std::string> columns{"column"};  // the title
+  for (const auto& all : {header<AccuracyRow>(), header<ThroughputRow>(), header<SampleRow>()}) columns.insert(all.begin(), all.end());
+  CHECK(documented == columns);
 }
 
 TEST_CASE("a row comes back as it was written") {
