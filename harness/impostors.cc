@@ -98,8 +98,9 @@ void ImpostorWatch::add(const OracleBlock* block, std::span<const int64_t> token
       const int64_t row = static_cast<int64_t>(i) * in_.c.h_q + h;
       for (Watched& w : watched_) {
         if (w.rejected) continue;
-        const Row out = answer(w.impostor, block, static_cast<int64_t>(i), in_, tokens[i], h, slots);
+        Row out = answer(w.impostor, block, static_cast<int64_t>(i), in_, tokens[i], h, slots);
         if (out.empty()) continue;
+        for (float& x : out) x = widen(in_.c.q_dtype, round_to(in_.c.q_dtype, x));  // as a kernel would store it
         w.shown = true;
         const RowStats stats = is_exact_family(in_.c.values) ? judge_exact_row(block, row, in_, tokens[i], h, contract_, split_, out, 0.0, limits)
                                                              : judge_row(*block, row, in_, contract_, split_, out, 0.0, limits);
