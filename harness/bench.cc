@@ -133,7 +133,8 @@ void print_row(const ThroughputRow& row) {
 
 int BenchResult::exit_status() const { return signal != 0 ? 128 + signal : red > 0 ? kThroughputRed : timed > 0 ? kAllGreen : kNoPass; }
 
-BenchResult bench_pairs(const Options& options, const Common& run, const std::vector<PassedPair>& pairs, const std::string& folder) {
+BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs) {
+  const Options& options = job.options;
   BenchResult result;
   std::vector<bool> caches;
   if (options.cache != CacheState::warm) caches.push_back(true);
@@ -142,8 +143,8 @@ BenchResult bench_pairs(const Options& options, const Common& run, const std::ve
   if (pairs.empty()) return result;
 
   const auto start = std::chrono::steady_clock::now();
-  Timer timer(options, run);
-  ReportWriter<ThroughputRow> writer(folder);
+  Timer timer(options, job.run);
+  ReportWriter<ThroughputRow> writer(job.folder);
   Progress progress(options.progress, result.planned, "timed");
   const bool own_table = options.benchmark_format == "console";
   if (own_table)
@@ -179,7 +180,8 @@ BenchResult bench_pairs(const Options& options, const Common& run, const std::ve
           ->Unit(benchmark::kMicrosecond);
     }
 
-  std::vector<std::string> words{"smla", "--benchmark_out=" + (options.benchmark_out.empty() ? folder + "/benchmark.json" : options.benchmark_out),
+  std::vector<std::string> words{"smla",
+                                 "--benchmark_out=" + (options.benchmark_out.empty() ? job.folder + "/benchmark.json" : options.benchmark_out),
                                  "--benchmark_out_format=json", "--benchmark_format=" + options.benchmark_format};
   if (!options.benchmark_filter.empty()) words.push_back("--benchmark_filter=" + options.benchmark_filter);
   std::vector<char*> argv;
@@ -191,7 +193,7 @@ BenchResult bench_pairs(const Options& options, const Common& run, const std::ve
   benchmark::RunSpecifiedBenchmarks(own_table ? &silent : nullptr);
   progress.clear();
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), folder);
+  fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), job.folder);
   if (result.signal != 0) fmt::print("interrupted by signal {}: {} of {} pairs are in the report\n", result.signal, result.timed, result.planned);
   std::fflush(stdout);
   return result;

@@ -15,6 +15,6 @@ struct BenchResult {
   int exit_status() const;
 };
 /// Each (case, kernel) is registered once with Google Benchmark: manual time, one iteration, the median as its time, quartiles as counters.
-BenchResult bench_pairs(const Options& options, const Common& run, const std::vector<PassedPair>& pairs, const std::string& folder);
+BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs);
 
 }  // namespace smla

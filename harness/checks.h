@@ -23,8 +23,9 @@ struct CheckRun {
   Variant variant;
   OutputFill fill = OutputFill::nan;
   SameBits same_bits = SameBits::never;
+  Guard guard = Guard::canary;
   bool own_oracle = false;  // the question changed: the oracle is asked the changed one
-  std::string kernel;       // another kernel is run beside this one and both are compared; "" = this kernel
+  std::string kernel;       // another kernel is run on the same inputs, and both must agree; "" = this kernel
 };
 
 /// The boolean column of accuracy.csv that a check feeds.
@@ -39,6 +40,8 @@ struct Check {
   std::vector<CheckRun> (*runs)(const Inputs& in, const Contract& contract);
 };
 std::span<const Check> checks();
+/// "poison_huge fill_ones": what is changed.
+std::string to_string(const CheckRun& run);
 
 /// Indices into checks(): `quick`, `all`, `none`, or names joined by commas. Throws UsageError naming the nearest.
 std::vector<size_t> parse_checks(const std::string& list);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include "harness/impostors.h"
 #include "harness/interrupt.h"
+#include "harness/relations.h"
 #include "reference/exact.h"
 
 namespace smla {
@@ -31,13 +33,16 @@ struct Take {
   size_t check = kBase;  // index into checks()
   CheckRun run;
   bool bits_promised = false;  // must equal the base run bit by bit
-  bool rows_needed = true;     // the oracle judges it
+  bool rows_needed = true;     // the oracle, or a relation, looks at its rows
   InputsPtr in;                // what the oracle is asked
+  const Candidate* candidate = nullptr;
+  Contract contract;  // by which the rows are judged
+  bool split = true;
   RunReply reply;
   std::unique_ptr<RowComparer> comparer, stale;  // stale: the base run's rows against the changed question (sensitivity)
 
   bool base() const { return check == kBase; }
-  std::string name() const { return base() ? "" : fmt::format("{} ({}): ", checks()[check].name, to_word(run.variant)); }
+  std::string name() const { return base() ? "" : fmt::format("{} ({}): ", checks()[check].name, to_string(run)); }
 };
 
 /// A kernel that is asked this case.
@@ -48,6 +53,7 @@ struct Subject {
   Evidence evidence;
   std::unique_ptr<ImpostorWatch> impostors;
   std::map<size_t, CheckOutcome> outcomes;
+  std::map<size_t, RelationWatch> relations;  // by check
 
   bool running() const { return evidence.ended == Status::pass && !takes.empty(); }
   void end(Status status, const std::string& detail) {
@@ -88,38 +94,40 @@ class CaseJudge {
   CaseResult judge() {
     base_ = inputs({});
     tokens_ = judged_tokens(*base_, options_.oracle_rows);
-    for (const Candidate& candidate : kernels_) {
-      subjects_.emplace_back();
-      ask(subjects_.back(), candidate);
+    subjects_.resize(kernels_.size());
+    for (size_t i = 0; i < kernels_.size(); ++i) {
+      ask(subjects_[i], kernels_[i]);
       if (interrupted()) return {};
     }
-    size_t held = 0;
-    for (const Subject& subject : subjects_)
-      for (const Take& take : subject.takes) held += take.rows_needed;
-    const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4) * static_cast<int64_t>(std::max<size_t>(held, 1));
+    const std::vector<std::pair<Subject*, Take*>> order = launch_order();
+    const int64_t held = std::count_if(order.begin(), order.end(), [](const auto& entry) { return entry.second->rows_needed; });
+    const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4) * std::max<int64_t>(held, 1);
     const size_t chunk = static_cast<size_t>(std::max<int64_t>(1, kHeldRows_bytes / token_bytes));
     for (size_t from = 0; from < tokens_.size(); from += chunk) {
       const std::span<const int64_t> tokens = std::span(tokens_).subspan(from, std::min(chunk, tokens_.size() - from));
-      for (Subject& subject : subjects_)
-        for (Take& take : subject.takes)
-          if (subject.running() && (from == 0 || take.rows_needed)) {
-            launch(subject, take, tokens, from == 0);
-            if (interrupted()) return {};
-          }
+      for (const auto& [subject, take] : order)
+        if (subject->running() && (from == 0 || take->rows_needed)) {
+          launch(*subject, *take, tokens, from == 0);
+          if (interrupted()) return {};
+        }
       judge_chunk(tokens);
     }
     return finish();
   }
 
  private:
+  /// Null where the case has no such variant (q * 8 would leave fp16's range).
   InputsPtr inputs(const Variant& variant) {
-    InputsPtr& in = inputs_[to_word(variant)];
-    if (!in) {
-      const auto start = std::chrono::steady_clock::now();
-      in = std::make_shared<const Inputs>(make_inputs(planned_.c(), variant));
-      spent_.generate_ms += ms_since(start);
+    const auto [found, fresh] = inputs_.try_emplace(to_word(variant));
+    if (!fresh) return found->second;
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      found->second = std::make_shared<const Inputs>(make_inputs(planned_.c(), variant));
+    } catch (const UsageError&) {
+      if (variant == Variant{}) throw;
     }
-    return in;
+    spent_.generate_ms += ms_since(start);
+    return found->second;
   }
 
   /// Asks the kernel for its contract, and lists the runs it is to make.
@@ -135,38 +143,65 @@ class CaseJudge {
     if (!excluded.empty()) return subject.end(Status::unsupported, excluded);
     subject.judged_by = options_.accept == Accept::declared ? subject.contract : with_reference_precision(subject.contract);
 
-    subject.takes.emplace_back();
-    subject.takes.back().in = base_;
+    Take base;
+    base.in = base_;
+    base.candidate = &candidate;
+    base.contract = subject.judged_by;
+    subject.takes.push_back(std::move(base));
     for (size_t check : options_.checks) {
       subject.outcomes[check].check = check;
       for (CheckRun& run : checks()[check].runs(*base_, subject.contract)) {
-        const InputsPtr in = inputs(run.variant);
-        if (!contract_excludes(subject.contract, *in).empty()) continue;
         Take take;
         take.check = check;
+        take.candidate = run.kernel.empty() ? &candidate : twin(run.kernel);
+        if (take.candidate == nullptr || (!run.kernel.empty() && run.kernel == candidate.info.name)) continue;
+        const InputsPtr in = inputs(run.variant);
+        if (!in || !contract_excludes(subject.contract, *in).empty()) continue;
         take.bits_promised = promised(run.same_bits, subject.contract);
         take.rows_needed = !take.bits_promised || run.variant.permute_batch;
         take.in = run.own_oracle ? in : base_;
+        take.contract = subject.judged_by;
         take.run = std::move(run);
         subject.takes.push_back(std::move(take));
       }
     }
   }
 
+  const Candidate* twin(const std::string& kernel) const {
+    for (const Candidate& candidate : options_.twins)
+      if (candidate.info.name == kernel) return &candidate;
+    return nullptr;
+  }
+
+  /// Base runs first, since others are held against them; then runs of the same inputs together, so that a worker generates them once for all
+  /// kernels.
+  std::vector<std::pair<Subject*, Take*>> launch_order() {
+    std::vector<std::pair<Subject*, Take*>> order;
+    std::vector<std::string> seen;
+    std::map<const Take*, size_t> rank;
+    for (Subject& subject : subjects_)
+      for (Take& take : subject.takes) {
+        order.emplace_back(&subject, &take);
+        const std::string key = take.base() ? "" : to_string(take.run);
+        const auto found = std::find(seen.begin(), seen.end(), key);
+        rank[&take] = static_cast<size_t>(found - seen.begin());
+        if (found == seen.end()) seen.push_back(key);
+      }
+    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return rank[a.second] < rank[b.second]; });
+    return order;
+  }
+
   bool chosen(std::string_view name) const {
     return std::any_of(options_.checks.begin(), options_.checks.end(), [&](size_t check) { return checks()[check].name == name; });
-  }
-  size_t check_index(std::string_view name) const {
-    return static_cast<size_t>(std::find_if(checks().begin(), checks().end(), [&](const Check& check) { return check.name == name; }) -
-                               checks().begin());
   }
 
   void launch(Subject& subject, Take& take, std::span<const int64_t> tokens, bool first) {
     RunRequest request;
     request.c = planned_.c();
     request.variant = take.run.variant;
-    request.kernel = subject.candidate->info.name;
+    request.kernel = take.candidate->info.name;
     request.fill = take.run.fill;
+    request.guard = take.run.guard;
     request.threads = options_.threads;
     request.deadline_s = options_.case_timeout_s;
     if (take.base() && first && chosen("determinism")) {
@@ -174,26 +209,26 @@ class CaseJudge {
       request.alternate = options_.determinism > 1;
     }
     if (take.rows_needed) request.tokens = sent(take, tokens);
-    RunReply reply = subject.candidate->worker->run(request);
+    RunReply reply = take.candidate->worker->run(request);
     spent_.generate_ms += reply.generate_ms;
-    spent_.kernel_ms +=
-        reply.prepare_ms + reply.first_launch_ms + reply.kernel_ms * (request.alternate ? 2 * request.launches - 2 : request.launches - 1);
-    if (reply.status == Status::unsupported && !take.base()) {  // it may decline a variant
+    spent_.kernel_ms += reply.calls_ms;
+    const bool is_twin = take.candidate != subject.candidate;
+    if (reply.status != Status::pass && (is_twin || (reply.status == Status::unsupported && !take.base()))) {  // it may decline a variant
       take.rows_needed = false;
       return;
     }
     if (reply.status != Status::pass) return subject.end(reply.status, take.name() + reply.detail);
-    if (first) facts(subject, take, reply);
+    if (is_twin) take.contract = reply.contract;
+    if (first && !is_twin) facts(subject, take, reply);
+    if (!take.base()) subject.outcomes[take.check].ran = true;
     take.reply = std::move(reply);
-    const bool split = take.reply.splits_used != 1 && (take.run.variant.num_splits >= 0 ? take.run.variant.num_splits : planned_.c().num_splits) != 1;
-    if (take.rows_needed && !take.comparer) {
-      take.comparer = std::make_unique<RowComparer>(*take.in, subject.judged_by, split);
-      if (!take.run.variant.perturb.empty()) take.stale = std::make_unique<RowComparer>(*take.in, subject.judged_by, split);
-      if (take.base()) subject.impostors = std::make_unique<ImpostorWatch>(*base_, subject.judged_by, split);
+    take.split = take.reply.splits_used != 1 && (take.run.variant.num_splits >= 0 ? take.run.variant.num_splits : planned_.c().num_splits) != 1;
+    if (take.rows_needed && !take.comparer && !is_twin) {
+      take.comparer = std::make_unique<RowComparer>(*take.in, take.contract, take.split);
+      if (!take.run.variant.perturb.empty()) take.stale = std::make_unique<RowComparer>(*take.in, take.contract, take.split);
+      if (take.base()) subject.impostors = std::make_unique<ImpostorWatch>(*base_, take.contract, take.split);
     }
-    if (take.bits_promised && take.rows_needed && (take.reply.out != subject.takes[0].reply.out || take.reply.lse != subject.takes[0].reply.lse))
-      subject.fault(take.check, take.reply.out == subject.takes[0].reply.out, take.reply.lse == subject.takes[0].reply.lse,
-                    fmt::format("{} changed bits of the answer", to_word(take.run.variant)));
+    if (take.bits_promised) same_bits(subject, take, first);
   }
 
   /// The tokens to ask for so that rows come back in the order of the oracle's.
@@ -204,34 +239,38 @@ class CaseJudge {
     return out;
   }
 
-  /// What every run tells, whatever it was for, and whether promised bits were kept.
+  /// What every run tells, whatever it was for.
   void facts(Subject& subject, const Take& take, const RunReply& reply) {
-    const auto fact = [&](std::string_view name, bool ok, bool out_ok, bool lse_ok, const std::string& detail) {
+    const auto fact = [&](std::string_view name, bool out_ok, bool lse_ok, const std::string& detail) {
       if (!chosen(name)) return;
-      const size_t check = check_index(name);
+      const size_t check =
+          static_cast<size_t>(std::find_if(checks().begin(), checks().end(), [&](const Check& c) { return c.name == name; }) - checks().begin());
       subject.outcomes[check].ran = true;
-      if (!ok) subject.fault(check, out_ok, lse_ok, take.name() + detail);
+      if (!out_ok || !lse_ok) subject.fault(check, out_ok, lse_ok, take.name() + detail);
     };
-    fact("guards", reply.guards_ok, false, false, reply.guards_detail);
-    fact("inputs", reply.inputs_ok, false, false, reply.guards_detail);
-    fact("written", reply.written_ok, false, false, reply.guards_detail);
-    const auto same = [](const std::vector<uint64_t>& hashes, uint64_t hash) {
-      return std::all_of(hashes.begin(), hashes.end(), [&](uint64_t other) { return other == hash; });
+    fact("guards", reply.guards_ok, reply.guards_ok, reply.guards_detail);
+    fact("inputs", reply.inputs_ok, reply.inputs_ok, reply.guards_detail);
+    fact("written", reply.written_ok, reply.written_ok, reply.detail);
+    if (!subject.contract.deterministic || reply.out_hash.size() < 2) return;
+    const auto constant = [](const std::vector<uint64_t>& hashes) {
+      return std::adjacent_find(hashes.begin(), hashes.end(), std::not_equal_to<>()) == hashes.end();
     };
-    if (take.base()) {
-      if (subject.contract.deterministic && reply.out_hash.size() > 1) {
-        const bool out_ok = same(reply.out_hash, reply.out_hash[0]), lse_ok = reply.lse_hash.empty() || same(reply.lse_hash, reply.lse_hash[0]);
-        fact("determinism", out_ok && lse_ok, out_ok, lse_ok,
-             fmt::format("{} between {} launches", differs(!out_ok, !lse_ok), reply.out_hash.size()));
-      }
-      return;
+    const bool out_ok = constant(reply.out_hash), lse_ok = constant(reply.lse_hash);
+    fact("determinism", out_ok, lse_ok, fmt::format("{} between {} launches", differs(!out_ok, !lse_ok), reply.out_hash.size()));
+  }
+
+  void same_bits(Subject& subject, const Take& take, bool first) {
+    const RunReply &a = subject.takes[0].reply, &b = take.reply;
+    bool out_ok = true, lse_ok = true;
+    if (take.rows_needed) {  // rows stand elsewhere in this run's tensors, so hashes of the whole differ
+      out_ok = a.out == b.out;
+      lse_ok = a.lse == b.lse;
+    } else if (first) {
+      out_ok = a.out_hash.front() == b.out_hash.front();
+      lse_ok = a.lse_hash.front() == b.lse_hash.front();
     }
-    subject.outcomes[take.check].ran = true;
-    if (!take.bits_promised || take.rows_needed) return;
-    const RunReply& base = subject.takes[0].reply;
-    const bool out_ok = same(reply.out_hash, base.out_hash[0]), lse_ok = base.lse_hash.empty() || same(reply.lse_hash, base.lse_hash[0]);
     if (!out_ok || !lse_ok)
-      subject.fault(take.check, out_ok, lse_ok, fmt::format("{} though only {} changed", differs(!out_ok, !lse_ok), to_word(take.run.variant)));
+      subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.name(), differs(!out_ok, !lse_ok)));
   }
 
   void judge_chunk(std::span<const int64_t> tokens) {
@@ -239,22 +278,33 @@ class CaseJudge {
     for (size_t from = 0; from < tokens.size(); from += block_tokens) {
       const std::span<const int64_t> block = tokens.subspan(from, std::min(block_tokens, tokens.size() - from));
       std::map<const Inputs*, OracleBlock> answers;  // once for all kernels
-      for (Subject& subject : subjects_) {
-        if (!subject.running()) continue;
-        for (Take& take : subject.takes) {
-          if (!take.rows_needed) continue;
-          const OracleBlock* answer = ask_oracle(answers, *take.in, block);
-          take.comparer->add(answer, block, rows(take.reply, from, block.size()));
-          if (take.stale) take.stale->add(answer, block, rows(subject.takes[0].reply, from, block.size()));
-          if (take.base()) subject.impostors->add(answer, block);
-        }
-      }
+      for (Subject& subject : subjects_)
+        if (subject.running()) judge_block(subject, answers, block, from);
     }
     for (Subject& subject : subjects_)
       for (Take& take : subject.takes) {
         take.reply.out = {};
         take.reply.lse = {};
       }
+  }
+
+  void judge_block(Subject& subject, std::map<const Inputs*, OracleBlock>& answers, std::span<const int64_t> tokens, size_t from) {
+    const auto related = [&](const Take& take) {
+      return RelatedRows{ask_oracle(answers, *take.in, tokens), *take.in, take.contract, take.split, rows(take.reply, from, tokens.size())};
+    };
+    Take& base = subject.takes[0];
+    for (size_t i = 0; i < subject.takes.size(); ++i) {
+      Take& take = subject.takes[i];
+      if (!take.rows_needed) continue;
+      const OracleBlock* answer = ask_oracle(answers, *take.in, tokens);
+      if (take.comparer) take.comparer->add(answer, tokens, rows(take.reply, from, tokens.size()));
+      if (take.stale) take.stale->add(answer, tokens, rows(base.reply, from, tokens.size()));
+      if (take.base()) subject.impostors->add(answer, tokens);
+      if (take.base() || is_exact_family(base_->c.values)) continue;
+      if (!take.run.own_oracle) subject.relations[take.check].add(related(take), related(base));
+      if (take.run.variant.half == 2 && subject.takes[i - 1].run.variant.half == 1)
+        subject.relations[take.check].add_halves(related(subject.takes[i - 1]), related(take), related(base));
+    }
   }
 
   CandidateRows rows(const RunReply& reply, size_t from, size_t count) const {
@@ -271,10 +321,12 @@ class CaseJudge {
     OracleOptions options;
     options.threads = threads_;
     for (const Subject& subject : subjects_)
-      if (subject.running()) {
-        options.score_errors.push_back(score_error(subject.judged_by, in.c));
-        options.score_errors.push_back(score_error(with_reference_precision(subject.judged_by), in.c));
-      }
+      for (const Take& take : subject.takes)
+        for (const Contract& contract : {take.contract, with_reference_precision(take.contract)}) {
+          const ScoreError error = score_error(contract, in.c);
+          if (std::find(options.score_errors.begin(), options.score_errors.end(), error) == options.score_errors.end())
+            options.score_errors.push_back(error);
+        }
     const OracleBlock& block = answers[&in] = oracle(in, tokens, options);
     spent_.oracle_ms += block.compute_ms;
     spent_.generate_ms += block.generate_ms;
@@ -284,25 +336,17 @@ class CaseJudge {
   CaseResult finish() {
     CaseResult result;
     result.valid_keys = base_->valid_keys;
-    result.entries = base_->tokens() * base_->c.topk;
     result.spent = spent_;
     std::optional<double> coverage;
     if (base_->c.values == Values::needle) coverage = needle_coverage(*base_);
     for (Subject& subject : subjects_) {
-      for (Take& take : subject.takes)
-        if (take.comparer && !take.base()) conclude(subject, take);
+      if (subject.running()) conclude(subject);
       PairResult pair;
       pair.kernel = subject.candidate->info.name;
       pair.contract = subject.contract;
-      if (subject.running()) {
-        subject.evidence.figures = subject.takes[0].comparer->figures();
-        subject.evidence.mistrusted = subject.impostors->accepted();
-        pair.base = std::move(subject.takes[0].reply);
-        pair.oracle_rows = subject.evidence.figures.rows;
-        pair.needle_coverage = coverage;
-      }
-      for (const auto& [check, outcome] : subject.outcomes) subject.evidence.checks.push_back(outcome);
       pair.oracle_ms = spent_.oracle_ms;
+      pair.needle_coverage = coverage;
+      if (subject.running()) pair.base = std::move(subject.takes[0].reply);
       pair.evidence = std::move(subject.evidence);
       pair.decision = decide(pair.evidence);
       pair.red = is_red(pair.status(), pair.kernel, planned_.suite_case.expect, &pair.expected);
@@ -312,18 +356,26 @@ class CaseJudge {
     return result;
   }
 
-  /// A check's run that the oracle judged.
-  void conclude(Subject& subject, Take& take) {
-    Evidence evidence;
-    evidence.has_lse = subject.evidence.has_lse;
-    if (take.stale) {
-      evidence.figures = take.stale->figures();
-      if (decide(evidence).status() == Status::pass) return;  // the change shows nowhere: this case cannot tell
+  /// Figures of the base run, and what the oracle and the relations say of the checks' runs.
+  void conclude(Subject& subject) {
+    subject.evidence.figures = subject.takes[0].comparer->figures();
+    subject.evidence.mistrusted = subject.impostors->accepted();
+    for (const Take& take : subject.takes) {
+      if (take.base() || !take.comparer || !take.rows_needed) continue;
+      Evidence evidence;
+      evidence.has_lse = subject.evidence.has_lse;
+      if (take.stale) {
+        evidence.figures = take.stale->figures();
+        if (decide(evidence).status() == Status::pass) continue;  // the change shows nowhere: this case cannot tell
+      }
+      evidence.figures = take.comparer->figures();
+      const Decision decision = decide(evidence);
+      if (decision.status() != Status::pass)
+        subject.fault(take.check, decision.out == Status::pass, decision.lse == Status::pass, take.name() + decision.detail());
     }
-    evidence.figures = take.comparer->figures();
-    const Decision decision = decide(evidence);
-    if (decision.status() != Status::pass)
-      subject.fault(take.check, decision.out == Status::pass, decision.lse == Status::pass, take.name() + decision.detail());
+    for (const auto& [check, relation] : subject.relations)
+      if (!relation.fault().empty()) subject.fault(check, relation.out_ok(), relation.lse_ok(), relation.fault());
+    for (const auto& [check, outcome] : subject.outcomes) subject.evidence.checks.push_back(outcome);
   }
 
   const PlannedCase& planned_;

@@ -18,6 +18,7 @@ struct JudgeOptions {
   double case_timeout_s = 60;
   int threads = 0;
   std::string repro_flags;
+  std::vector<Candidate> twins;  // kernels that checks may run beside the one that is judged
 };
 
 /// Where the time went. What is in none of them is the harness's own.
@@ -33,10 +34,9 @@ struct PairResult {
   Evidence evidence;
   Decision decision;
   bool red = false;
-  std::string expected;     // not empty: what the suite expected instead
-  RunReply base;            // facts of the base run; its rows are dropped
-  int64_t oracle_rows = 0;  // judged, of the case's tokens * h_q
-  double oracle_ms = 0;     // of the case, for all its kernels together
+  std::string expected;  // not empty: what the suite expected instead
+  RunReply base;         // facts of the base run; its rows are dropped
+  double oracle_ms = 0;  // of the case, for all its kernels together
   std::optional<double> needle_coverage;
   std::string repro;  // one shell line that asks exactly this again
 
@@ -44,8 +44,8 @@ struct PairResult {
 };
 
 struct CaseResult {
-  std::vector<PairResult> pairs;        // in the order of the kernels; empty if interrupted
-  int64_t valid_keys = 0, entries = 0;  // valid entries, and all entries of the lists
+  std::vector<PairResult> pairs;  // in the order of the kernels; empty if interrupted
+  int64_t valid_keys = 0;
   TimeSpent spent;
 };
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);

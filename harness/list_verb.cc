@@ -16,8 +16,7 @@ void list_cases(const Options& options) {
 
 void list_kernels(const Options& options) {
   Session session(options);
-  for (const Candidate& kernel : session.all())
-    fmt::print("{:<24} {:<5} {}\n", kernel.info.name, kernel.info.device, kernel.info.description);
+  for (const Candidate& kernel : session.all()) fmt::print("{:<24} {:<5} {}\n", kernel.info.name, kernel.info.device, kernel.info.description);
 }
 
 void list_suites(const Options&) {

@@ -66,7 +66,7 @@ std::vector<AccuracyRow> accuracy_rows(const Common& run, const PlannedCase& pla
     both.needle_coverage = pair.needle_coverage;
   }
   for (const CheckOutcome& outcome : pair.evidence.checks) {
-    if (!outcome.ran || !judged) continue;
+    if (!outcome.ran) continue;
     const Check& check = checks()[outcome.check];
     if (!both.checks_run.empty()) both.checks_run += '|';
     both.checks_run += check.name;

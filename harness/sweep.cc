@@ -29,28 +29,29 @@ int SweepResult::exit_status() const {
   return tally.of(Status::pass) > 0 ? kAllGreen : kNoPass;
 }
 
-SweepResult sweep_accuracy(const Options& options, const Common& run, const std::vector<PlannedCase>& plan, const std::vector<Candidate>& kernels,
-                           const std::string& folder) {
+SweepResult sweep_accuracy(const Job& job, bool write) {
+  const Options& options = job.options;
   JudgeOptions judge;
-  judge.checks = parse_checks(options.checks);
+  judge.checks = job.checks;
   judge.oracle_rows = options.oracle_rows;
   judge.determinism = options.determinism;
   judge.accept = options.accept;
   judge.case_timeout_s = options.case_timeout_s;
   judge.threads = options.threads;
   judge.repro_flags = reproducer_flags(options);
+  judge.twins = job.session.all();
 
   std::optional<ReportWriter<AccuracyRow>> writer;
-  if (!folder.empty()) writer.emplace(folder);
+  if (write) writer.emplace(job.folder);
 
   const auto start = std::chrono::steady_clock::now();
   SweepResult result;
-  result.tally.planned = static_cast<int64_t>(plan.size() * kernels.size());
+  result.tally.planned = static_cast<int64_t>(job.plan.size() * job.kernels.size());
   Progress progress(options.progress, result.tally.planned, "checked");
   bool header = false;
-  for (const PlannedCase& planned : plan) {
+  for (const PlannedCase& planned : job.plan) {
     progress.advance(0, to_line(planned.c()));
-    CaseResult of_case = judge_case(planned, kernels, judge);
+    CaseResult of_case = judge_case(planned, job.kernels, judge);
     if ((result.signal = interrupted()) != 0) break;
     result.spent += of_case.spent;
     const std::vector<PairResult> pairs = std::move(of_case.pairs);
@@ -58,7 +59,7 @@ SweepResult sweep_accuracy(const Options& options, const Common& run, const std:
     for (size_t i = 0; i < pairs.size(); ++i) {
       const PairResult& pair = pairs[i];
       result.tally.add(pair.status(), pair.red);
-      if (writer) writer->append(accuracy_rows(run, planned, of_case, pair));
+      if (writer) writer->append(accuracy_rows(job.run, planned, of_case, pair));
       const bool green = pair.status() == Status::pass && !pair.red, neutral = !green && !pair.red;
       if (options.verbose || pair.red || (green && !options.quiet)) {
         if (!header) fmt::print("{}\n", accuracy_header());
@@ -69,7 +70,7 @@ SweepResult sweep_accuracy(const Options& options, const Common& run, const std:
       }
       if (green) {
         PassedPair passed{planned,
-                          kernels[i],
+                          job.kernels[i],
                           pair.base.out_hash.at(0),
                           pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0],
                           pair.evidence.has_lse,
@@ -86,7 +87,7 @@ SweepResult sweep_accuracy(const Options& options, const Common& run, const std:
   return result;
 }
 
-void print_tail(const SweepResult& result, const Options& options, const std::string& folder) {
+void print_tail(const SweepResult& result, const Job& job) {
   const Tally& tally = result.tally;
   std::string rest;
   for (size_t i = 0; i < tally.by_status.size(); ++i)
@@ -94,12 +95,12 @@ void print_tail(const SweepResult& result, const Options& options, const std::st
       rest += fmt::format(", {} {}", tally.by_status[i], name_of(static_cast<Status>(i)));
   if (tally.done() < tally.planned) rest += fmt::format(", {} not run", tally.planned - tally.done());
   fmt::print("\npassed {} / planned {}{}  in {}\n", tally.of(Status::pass), tally.planned, rest, clock_text(result.wall_s));
-  if (options.verbose) {
+  if (job.options.verbose) {
     const double oracle_s = result.spent.oracle_ms / 1e3, generate_s = result.spent.generate_ms / 1e3, kernel_s = result.spent.kernel_ms / 1e3;
     fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s of {:.2f} s\n", oracle_s, generate_s, kernel_s,
                result.wall_s - oracle_s - generate_s - kernel_s, result.wall_s);
   }
-  if (!folder.empty()) fmt::print("reports: {}\n", folder);
+  fmt::print("reports: {}\n", job.folder);
   if (result.signal != 0) fmt::print("interrupted by signal {}: {} of {} pairs are in the report\n", result.signal, tally.done(), tally.planned);
   std::fflush(stdout);
 }

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/job.h"
 #include "harness/judge_case.h"
-#include "harness/options.h"
-#include "reports/record.h"
 
 namespace smla {
 
@@ -39,11 +38,10 @@ struct SweepResult {
   int exit_status() const;
 };
 
-/// `folder`: where accuracy.csv goes; "" judges without writing or telling what passes.
-SweepResult sweep_accuracy(const Options& options, const Common& run, const std::vector<PlannedCase>& plan, const std::vector<Candidate>& kernels,
-                           const std::string& folder);
+/// `write`: tell and write accuracy.csv; without it the pairs are only judged, and what is red is told.
+SweepResult sweep_accuracy(const Job& job, bool write);
 
 /// The last lines: passed / planned first, what was not, where the reports are; with -v where the time went.
-void print_tail(const SweepResult& result, const Options& options, const std::string& folder);
+void print_tail(const SweepResult& result, const Job& job);
 
 }  // namespace smla

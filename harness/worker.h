@@ -46,6 +46,7 @@ struct RunReply {
   int32_t splits_used = 0;                   // 0 = the kernel does not say
   int64_t workspace_bytes = 0;
   double generate_ms = 0, prepare_ms = 0, first_launch_ms = 0, kernel_ms = 0;  // kernel_ms: median of the launches
+  double calls_ms = 0;                                                         // every prepare and launch of this request together
   std::string stdout_text, stderr_text;                                        // what the kernel printed, if anything: the last few KiB
 };
 

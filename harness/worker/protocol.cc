@@ -293,6 +293,7 @@ void fields(Io& io, R& r) {
   io("prepare_ms", r.prepare_ms);
   io("first_launch_ms", r.first_launch_ms);
   io("kernel_ms", r.kernel_ms);
+  io("calls_ms", r.calls_ms);
 }
 template <class Io, IsA<TimeReply> R>
 void fields(Io& io, R& r) {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run_info.h"
+#include "harness/job.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "harness/checks.h"
+#include "harness/interrupt.h"
 #include "reports/env.h"
 
 namespace smla {
+namespace {
+
 Common describe_run() {
   Common run;
   run.started_utc = utc_now();
@@ -31,6 +35,19 @@ std::string report_folder(const Options& options, const std::string& arch) {
   std::filesystem::create_directories(folder, error);
   if (error) throw UsageError(fmt::format("--out {}: cannot make {}: {}", options.out, folder.string(), error.message()));
   return folder.string();
+}
+
+}  // namespace
+
+Job::Job(const Options& o)
+    : options(o),
+      checks(parse_checks(o.checks)),
+      plan(plan_cases(o)),
+      session(o),
+      kernels(session.chosen()),
+      run(describe_run()),
+      folder(report_folder(o, run.arch)) {
+  watch_interrupts();
 }
 
 }  // namespace smla
