@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/host_call.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -38,10 +40,20 @@ void HostCall::Buffer::allocate(int64_t size, uint8_t fill) {
   data = bytes.data() + kMarginBytes - 256 + (256 - base % 256) % 256;
 }
 
+void HostCall::Unmap::operator()(uint8_t* base) const { munmap(base, bytes); }
+
 HostCall::HostCall(const Case& c, const Variant& variant, int threads) : in_(make_inputs(c, variant)), problem_(make_problem(in_, threads)) {
   const TensorBytes size = tensor_bytes(problem_);
   q_.allocate(size.q, kPoison);
-  kv_.allocate(size.kv, kPoison);
+  if (c.pattern == Pattern::far) {
+    const auto bytes = static_cast<size_t>(size.kv + 2 * kMarginBytes);
+    void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) throw std::runtime_error("no address space for a far pool");
+    far_pool_ = {static_cast<uint8_t*>(base), Unmap{bytes}};
+    kv_.data = far_pool_.get() + kMarginBytes;
+  } else {
+    kv_.allocate(size.kv, kPoison);
+  }
   indices_.allocate(size.indices, kPoison);
   topk_length_.allocate(size.topk_length, kPoison);
   block_table_.allocate(size.block_table, kPoison);
@@ -80,16 +92,15 @@ HostCall::HostCall(const Case& c, const Variant& variant, int threads) : in_(mak
 }
 
 void HostCall::fill_pool() {
-  // Guard rows on both sides, so that a slot just outside is poison of the format.
-  for (int64_t i = 0; i < 64; ++i) {
-    poison_row(in_, -1 - i, kv_.data - (i + 1) * in_.row_bytes);
-    poison_row(in_, in_.num_slots + i, kv_.data + in_.num_pages * in_.page_stride_bytes + i * in_.row_bytes);
+  const auto row = [&](int64_t slot) { return kv_.data + slot / in_.c.page_size * in_.page_stride_bytes + slot % in_.c.page_size * in_.row_bytes; };
+  if (!far_pool_) {
+    for (int64_t slot = 0; slot < in_.num_slots; ++slot) poison_row(in_, slot, row(slot));
+    for (int64_t i = 0; i < 64; ++i) {  // a slot just outside is poison of the format too
+      poison_row(in_, -1 - i, kv_.data - (i + 1) * in_.row_bytes);
+      poison_row(in_, in_.num_slots + i, kv_.data + in_.num_pages * in_.page_stride_bytes + i * in_.row_bytes);
+    }
   }
-  for (int64_t slot = 0; slot < in_.num_slots; ++slot) {
-    uint8_t* row = kv_.data + slot / in_.c.page_size * in_.page_stride_bytes + slot % in_.c.page_size * in_.row_bytes;
-    if (std::binary_search(in_.selected.begin(), in_.selected.end(), slot)) kv_row(in_, slot, row);
-    else poison_row(in_, slot, row);
-  }
+  for (const int32_t slot : in_.selected) kv_row(in_, slot, row(slot));
 }
 
 std::string HostCall::declines(const smla_kernel& kernel) const { return smla::declines(kernel, problem_).value_or(""); }

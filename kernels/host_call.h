@@ -2,6 +2,8 @@
 // A small case in host memory, hostile where the operator allows it: for tests of CPU kernels without the harness.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "cases/inputs.h"
@@ -40,9 +42,14 @@ class HostCall {
     uint8_t* data = nullptr;
     void allocate(int64_t size, uint8_t fill);
   };
+  struct Unmap {
+    size_t bytes;
+    void operator()(uint8_t* base) const;
+  };
   void fill_pool();
 
   Inputs in_;
+  std::unique_ptr<uint8_t, Unmap> far_pool_;
   smla_problem problem_;
   smla_buffers buffers_;
   Buffer q_, kv_, indices_, topk_length_, block_table_, seq_lens_, sink_, out_, lse_, workspace_;

@@ -5,6 +5,7 @@
 
 #include "cases/words.h"
 #include "kernels/cpu/kernel.h"
+#include "kernels/mutants/mutant.h"
 #ifdef SMLA_HAVE_CUDA
 #include "kernels/common/kernels.h"
 #endif
@@ -23,6 +24,8 @@ std::vector<KernelEntry> make_table() {
   for (const smla_kernel* kernel : cuda::kernels()) table.push_back({kernel, KernelGroup::built_in});
 #endif
   add(KernelGroup::variant, cpu::variants());
+  add(KernelGroup::mutant, mutants::kernels());
+  add(KernelGroup::fake, mutants::fakes());
   return table;
 }
 

@@ -40,7 +40,7 @@ const char* refuses(const Call& c) {
 
 int contract(const smla_kernel* self, const smla_problem* p, smla_contract* out) {
   const Spec& spec = spec_of(self);
-  const Config& config = spec.config;
+  const Config& config = spec.declares ? *spec.declares : spec.config;
   const bool fp8 = p->kv_format == SMLA_KV_FP8_656;
   *out = {};
   out->struct_size = sizeof *out;
@@ -58,7 +58,7 @@ int contract(const smla_kernel* self, const smla_problem* p, smla_contract* out)
   out->p_max = (fp8 && config.fp8 == Fp8::fold) || config.max_rule != MaxRule::exact ? SMLA_P_MAX_ANY : SMLA_P_MAX_ONE;
   out->part = static_cast<int32_t>(config.part);
   out->deterministic = out->scale_exact = 1;
-  out->batch_invariant = p->num_splits > 0 || spec.config.own_splits == OwnSplits::one;
+  out->batch_invariant = p->num_splits > 0 || config.own_splits == OwnSplits::one;
   return 0;
 }
 

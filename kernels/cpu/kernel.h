@@ -19,7 +19,8 @@ struct Spec {
     void (*run)(const Steps* defect, const Call&, void* workspace);
     const char* (*refuses)(const Call&);  // the reason, or null
   } body;
-  const Steps* defect = nullptr;  // null = healthy
+  const Steps* defect = nullptr;     // null = healthy
+  const Config* declares = nullptr;  // null = config: what it does
 };
 
 /// A body in its healthy steps.

@@ -238,7 +238,7 @@ struct SplitBody {
       const auto part_at = [&](int split) { return s.part_at(c, row, split, splits, h); };
       float m = -kInf, sum = 0;
       for (int split = 0; split < splits; ++split) m = std::max(m, workspace.part_lse[part_at(split)]);
-      for (int split = 0; split < splits; ++split) sum += s.merge_term(workspace.part_lse[part_at(split)], m);
+      for (int i = 0; i < splits; ++i) sum += s.merge_term(workspace.part_lse[part_at(s.merge_order(i, splits))], m);
       const float lse = s.merged_lse(m, sum);
       std::fill_n(mine.acc, c.p.d_v, 0.f);
       for (int i = 0; i < splits; ++i) {
