@@ -135,7 +135,10 @@ void write_kv_row(const ValueSpec& s, int64_t key, int32_t position, uint8_t* ro
   } else {
     for (int c = 0; c < s.d_qk; ++c) x[c] = static_cast<float>(1 + 2 * (draw_at(s.k_stream, key * s.d_qk + c) >> (c < first ? 61 : 58)));
   }
-  for (int c = 0; c < first; ++c) row[c] = e4m3_of(x[c]);
+  for (int begin = 0; begin < first; begin += Fp8Row656::kGroup) {
+    const bool low = has_low_codes(s, begin / Fp8Row656::kGroup);
+    for (int c = begin; c < begin + Fp8Row656::kGroup; ++c) row[c] = e4m3_of(x[c], low);
+  }
   round_row(s.rope_dtype, x + first, n, values);
   if (s.family == Values::outliers && !fp8)
     for (int lane = 0; lane < kLatent / 64; ++lane) {

@@ -89,11 +89,12 @@ SMLA_HD inline float from_fp16(uint16_t bits) {
 SMLA_HD inline uint16_t round_to(FloatType type, float x) { return type == FloatType::bf16 ? to_bf16(x) : to_fp16(x); }
 SMLA_HD inline float widen(FloatType type, uint16_t bits) { return type == FloatType::bf16 ? from_bf16(bits) : from_fp16(bits); }
 
-/// e4m3 code of an integer in [-255, 255], round to nearest even (every one is 0 or in e4m3's normal range).
-SMLA_HD inline uint8_t e4m3_of(float integer) {
-  const uint32_t bits = float_bits(integer), magnitude = bits & 0x7fffffffu;
+/// e4m3 code of an integer in [-255, 255], or of it times 2^-9 (`low`, which makes those below 8 subnormal). Round to nearest even.
+SMLA_HD inline uint8_t e4m3_of(float integer, bool low) {
+  const uint32_t bits = float_bits(integer), magnitude = bits & 0x7fffffffu, sign = bits >> 24 & 0x80u;
   const uint32_t code = (magnitude + 0x7ffffu + (magnitude >> 20 & 1)) >> 20;  // 8 exponent bits of bias 127, 3 of fraction
-  return static_cast<uint8_t>(bits >> 24 & 0x80u) | static_cast<uint8_t>(magnitude == 0 ? 0 : code - (120u << 3));
+  const uint32_t normal = code - ((low ? 129u : 120u) << 3), subnormal = low ? static_cast<uint32_t>(float_from_bits(magnitude)) : 0;
+  return static_cast<uint8_t>(sign | (magnitude < float_bits(low ? 8.0f : 1.0f) ? subnormal : normal));
 }
 
 // ---- The families.
@@ -183,20 +184,25 @@ SMLA_HD inline uint16_t kv_value(const ValueSpec& s, int64_t key, int32_t positi
   return round_to(s.rope_dtype, is_outlier(s, c) ? x * (100.0f / 64) : x * (family_scale(s) / 64));
 }
 
+/// fp8_656: every second group holds its codes 2^9 lower and its scale 2^9 higher: the same values, but all of e4m3's exponents are met, subnormals too.
+SMLA_HD inline bool has_low_codes(const ValueSpec& s, int32_t group) { return !is_needle(s) && (group & 1) != 0; }
+
 /// fp8_656: the e4m3 code of latent channel c < 512.
 SMLA_HD inline uint8_t kv_code(const ValueSpec& s, int64_t key, int32_t c) {
   if (is_needle(s)) return static_cast<uint8_t>((needle_negative(s, static_cast<uint32_t>(key), c) ? 0x80 : 0) | 0x38 | (5 * c & 7));
   const uint64_t r = draw_at(s.k_stream, key * s.d_qk + c);
-  return e4m3_of(s.family == Values::exact_mean ? static_cast<float>(1 + 2 * (r >> 61)) : static_cast<float>(bell(r)));
+  const float integer = s.family == Values::exact_mean ? static_cast<float>(1 + 2 * (r >> 61)) : static_cast<float>(bell(r));
+  return e4m3_of(integer, has_low_codes(s, c / Fp8Row656::kGroup));
 }
 
 /// fp8_656: the scale of a group of 128 latent channels.
 SMLA_HD inline float kv_scale(const ValueSpec& s, int64_t key, int32_t group) {
   if (is_needle(s)) return needle_group_scale(s, static_cast<uint32_t>(key), group);
   const uint64_t r = draw_at(s.scale_stream, key * Fp8Row656::kGroups + group);
-  if (s.family == Values::exact_mean) return exp2i(-static_cast<int32_t>(r >> 62));
-  const float scale =
-      s.pow2_scales ? exp2i(-6 + static_cast<int32_t>(r >> 63)) : static_cast<float>((1u << 23) + static_cast<uint32_t>(r >> 41)) * exp2i(-29);
+  const int32_t up = has_low_codes(s, group) ? 9 : 0;
+  if (s.family == Values::exact_mean) return exp2i(up - static_cast<int32_t>(r >> 62));
+  const float scale = s.pow2_scales ? exp2i(up - 6 + static_cast<int32_t>(r >> 63))
+                                    : static_cast<float>((1u << 23) + static_cast<uint32_t>(r >> 41)) * exp2i(up - 29);
   return is_outlier(s, group * Fp8Row656::kGroup) ? scale * (s.pow2_scales ? 128.0f : 100.0f) : scale * family_scale(s);
 }
 
