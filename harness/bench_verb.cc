@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/bench.h"
+#include "harness/final_reports.h"
 #include "harness/verbs.h"
 
 namespace smla {
@@ -12,7 +12,9 @@ int verb_bench(int argc, char** argv) {
   const Job job(options);
   const SweepResult checked = sweep_accuracy(job, false);
   if (checked.exit_status() != 0) return print_tail(checked, job), checked.exit_status();
-  return bench_pairs(job, checked.passed).exit_status();
+  const BenchResult timed = bench_pairs(job, checked.passed);
+  write_final_reports(job, checked, checked.wall_s + timed.wall_s);
+  return timed.exit_status();
 }
 
 }  // namespace smla

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/sweep.h"
+#include "harness/final_reports.h"
 #include "harness/verbs.h"
 
 namespace smla {
@@ -10,6 +10,7 @@ int verb_check(int argc, char** argv) {
     return 0;
   const Job job(options);
   const SweepResult result = sweep_accuracy(job, true);
+  write_final_reports(job, result, result.wall_s);
   print_tail(result, job);
   return result.exit_status();
 }

@@ -410,10 +410,4 @@ std::vector<int64_t> judged_tokens(const Inputs& in, int64_t rows) {
   return {tokens.begin(), tokens.end()};
 }
 
-std::string shell_quote(const std::string& text) {
-  std::string out = "'";
-  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 }  // namespace smla

@@ -53,7 +53,4 @@ CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& 
 /// Tokens to judge so that about `rows` rows (t, h) are: special ones always, the others evenly spread. 0 = all.
 std::vector<int64_t> judged_tokens(const Inputs& in, int64_t rows);
 
-/// One shell word.
-std::string shell_quote(const std::string& text);
-
 }  // namespace smla

@@ -137,6 +137,8 @@ bool parse(CLI::App& app, int argc, char** argv) {
 
 bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv) {
   CLI::App app(what, argv[0]);
+  options.command = "smla";
+  for (int i = 0; i < argc; ++i) options.command += " " + shell_quote(argv[i]);
   if (groups & kListing) app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
   if (groups & kChoosing) add_choosing(app, options);
   if (groups & kChecking) add_checking(app, options);
@@ -172,14 +174,22 @@ bool parse_flags(GateFlags& flags, int argc, char** argv) {
   return parse(app, argc, argv);
 }
 
+std::string shell_quote(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string out = "'";
+  for (char c : text) c == '\'' ? out += "'\\''" : out += c;
+  return out + "'";
+}
+
 std::string reproducer_flags(const Options& options) {
   std::string text;
-  if (!options.plugin.empty()) text += fmt::format(" --plugin {}", options.plugin);
+  if (!options.plugin.empty()) text += fmt::format(" --plugin {}", shell_quote(options.plugin));
   if (options.checks != "quick") text += fmt::format(" --checks {}", options.checks);
   if (options.oracle_rows != 0) text += fmt::format(" --oracle-rows {}", options.oracle_rows);
-  if (options.determinism != 2) text += fmt::format(" --determinism {}", options.determinism);
+  if (options.determinism != Options().determinism) text += fmt::format(" --determinism {}", options.determinism);
   if (options.accept == Accept::reference) text += " --accept reference";
-  if (options.case_timeout_s != 60) text += fmt::format(" --case-timeout {:g}", options.case_timeout_s);
+  if (options.case_timeout_s != Options().case_timeout_s) text += fmt::format(" --case-timeout {:g}", options.case_timeout_s);
   if (options.threads != 0) text += fmt::format(" --threads {}", options.threads);
   return text;
 }

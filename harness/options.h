@@ -12,6 +12,7 @@ enum class Accept : int32_t { declared, reference };  // whose precision judges:
 enum class CacheState : int32_t { cold, warm, both };
 
 struct Options {
+  std::string command;  // as it was called, in shell words
   // choosing
   std::vector<std::string> suites, cases_files, case_lines, kernels, filters, skips, sets;
   std::string plugin;
@@ -26,7 +27,7 @@ struct Options {
   CacheState cache = CacheState::cold;
   bool graph = false;
   int min_samples = 5;
-  double max_noise = 0.02, max_time_s = 2;
+  double max_noise = 0.02, max_time_s = 1;
   std::string benchmark_out, benchmark_format = "console", benchmark_filter;
   // running
   std::vector<int> gpus;
@@ -61,6 +62,9 @@ struct GateFlags {
   bool accuracy_only = false, update_baseline = false;
 };
 bool parse_flags(GateFlags& flags, int argc, char** argv);
+
+/// One shell word.
+std::string shell_quote(const std::string& text);
 
 /// The flags beyond case and kernel that a reproducer must carry to ask the same question again, with a leading space each.
 std::string reproducer_flags(const Options& options);

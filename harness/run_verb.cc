@@ -1,8 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "harness/bench.h"
+#include "harness/exit_status.h"
+#include "harness/final_reports.h"
 #include "harness/verbs.h"
 
 namespace smla {
+namespace {
+
+/// Of a suite that tags some of its cases `time`, those; else all.
+std::vector<PassedPair> to_be_timed(const Job& job, std::vector<PassedPair> passed) {
+  const auto tagged = [](const PlannedCase& planned) {
+    return std::find(planned.suite_case.tags.begin(), planned.suite_case.tags.end(), "time") != planned.suite_case.tags.end();
+  };
+  if (std::any_of(job.plan.begin(), job.plan.end(), tagged)) std::erase_if(passed, [&](const PassedPair& pair) { return !tagged(pair.planned); });
+  return passed;
+}
+
+}  // namespace
 
 int verb_run(int argc, char** argv) {
   Options options;
@@ -10,10 +26,13 @@ int verb_run(int argc, char** argv) {
   const Job job(options);
   const SweepResult checked = sweep_accuracy(job, true);
   int status = checked.exit_status();
-  if (checked.signal == 0 && !checked.passed.empty()) {
-    const int timed = bench_pairs(job, checked.passed).exit_status();
-    if (timed > 128 || status == 0) status = timed;
+  double wall_s = checked.wall_s;
+  if (checked.signal == 0) {
+    const BenchResult timed = bench_pairs(job, to_be_timed(job, checked.passed));
+    wall_s += timed.wall_s;
+    if (timed.signal != 0 || status == kAllGreen) status = timed.exit_status();
   }
+  write_final_reports(job, checked, wall_s);
   print_tail(checked, job);
   return status;
 }

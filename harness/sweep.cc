@@ -12,6 +12,7 @@
 #include "harness/progress.h"
 #include "harness/rows.h"
 #include "harness/table.h"
+#include "reports/outcome.h"
 #include "reports/report_file.h"
 
 namespace smla {
@@ -59,13 +60,15 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
     for (size_t i = 0; i < pairs.size(); ++i) {
       const PairResult& pair = pairs[i];
       result.tally.add(pair.status(), pair.red);
-      if (writer) writer->append(accuracy_rows(job.run, planned, of_case, pair));
+      const std::vector<AccuracyRow> rows = accuracy_rows(job.run, planned, of_case, pair);
+      if (writer) writer->append(rows);
+      if (!pair.expected.empty()) result.unexpected[pair_key(rows.front())] = pair.expected;
       const bool green = pair.status() == Status::pass && !pair.red, neutral = !green && !pair.red;
       if (options.verbose || pair.red || (green && !options.quiet)) {
         if (!header) fmt::print("{}\n", accuracy_header());
         header = true;
         fmt::print("{}\n", accuracy_line(planned, pair));
-        if (!green) fmt::print("            {}{}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail(), "");
+        if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
         if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
       }
       if (green) {

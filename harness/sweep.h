@@ -2,6 +2,7 @@
 // The accuracy sweep: every planned case judged, told on stdout and written, each (case, kernel) whole or not at all.
 #pragma once
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct SweepResult {
   double wall_s = 0;
   int signal = 0;  // that interrupted the sweep
   std::vector<PassedPair> passed;
+  std::map<std::string, std::string> unexpected;  // pair_key (reports/outcome.h) -> what the suite expected instead
   /// Exit status of a sweep: 128 + signal, red, no pass, or green.
   int exit_status() const;
 };
