@@ -67,6 +67,10 @@ int error(const Call&) {
   last_error_text = "tile count 0 is not supported";
   return 7;
 }
+int write_inputs_and_fail(const Call& c) {
+  const_cast<int32_t*>(c.b.indices)[0] ^= 1;
+  return error(c);
+}
 int silent_error(const Call&) {
   last_error_text = "";
   return -3;
@@ -241,6 +245,7 @@ const Behaviour kBehaviours[] = {
     {"write_far_past_out", write_far_past_out},
     {"write_gap", write_gap},
     {"write_inputs", write_inputs},
+    {"write_inputs_and_fail", write_inputs_and_fail},
     {"write_pool", write_pool},
     {"write_slot_minus_1", write_slot_minus_1},
     {"write_past_workspace", nullptr, write_past_workspace, 64},

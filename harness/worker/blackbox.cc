@@ -63,15 +63,13 @@ void set_stage(std::string_view stage) {
 }
 
 void watch_for_faults() {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their own handlers say more
-  static std::array<char, 65536> stack;                              // a kernel may have overflowed the thread's
+  static std::array<char, 65536> stack;  // a kernel may have overflowed the thread's
   stack_t alternate{stack.data(), 0, stack.size()};
   sigaltstack(&alternate, nullptr);
   struct sigaction action {};
   action.sa_sigaction = on_fatal_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &action, nullptr);
-#endif
 }
 
 void name_memory(const char* name, const void* data, int64_t bytes) {

@@ -110,9 +110,12 @@ template <class F>
 void KernelCall::call(const StagedInputs& inputs, const std::string& stage, F&& function) {
   const smla_problem p = problem(inputs.in);
   const smla_buffers b = buffers(inputs);
-  std::string error = through_door(stage, [&] { return function(kernel, p, b, workspace(), device.stream()); });
-  if (error.empty()) error = device.synchronize();
-  if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error)};
+  settle(stage, through_door(stage, [&] { return function(kernel, p, b, workspace(), device.stream()); }));
+}
+void KernelCall::settle(const std::string& stage, std::string error) {
+  const std::string device_error = device.synchronize();  // after a refusal too: does the device still work?
+  if (error.empty()) error = device_error;
+  if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error), !device_error.empty()};
 }
 void KernelCall::prepare(const StagedInputs& inputs, const std::string& stage) { call(inputs, stage, smla::prepare); }
 void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { call(inputs, stage, smla::launch); }
@@ -120,11 +123,10 @@ void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { 
 double KernelCall::timed_launch_us(const StagedInputs& inputs) {
   const smla_problem p = problem(inputs.in);
   const smla_buffers b = buffers(inputs);
-  int result = 0;
+  std::string error;
   const double us =
-      through_door("timed launch", [&] { return device.timed_us([&] { result = kernel.launch(&kernel, &p, &b, workspace(), device.stream()); }); });
-  std::string error = result ? fmt::format("returned {}", result) : device.synchronize();
-  if (!error.empty()) throw Ended{Status::crash, fmt::format("timed launch: {}", error)};
+      through_door("timed launch", [&] { return device.timed_us([&] { error = smla::launch(kernel, p, b, workspace(), device.stream()); }); });
+  settle("timed launch", error);
   return us;
 }
 

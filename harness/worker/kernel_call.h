@@ -14,6 +14,7 @@ namespace smla {
 struct Ended {
   Status status;
   std::string detail;
+  bool device_dead = false;  // nothing more can run in this process
 };
 
 /// The word that a fill repeats. No right answer holds any of the three: two are NaN (neither the one that x86 makes nor CUDA's), and the third is
@@ -62,6 +63,8 @@ class KernelCall {
   void* workspace() const { return workspace_.bytes ? workspace_.data : nullptr; }
   template <class F>
   void call(const StagedInputs& inputs, const std::string& stage, F&& function);
+  /// Waits for the device; an error of the kernel or of the device ends the call.
+  void settle(const std::string& stage, std::string error);
   int lse_bytes_ = 4;  // of an element; 0 = the kernel returns none
   smla_problem problem_;
   Rows out_rows_, lse_rows_;
