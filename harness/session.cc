@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cases/words.h"
 #include "harness/exit_status.h"
+#include "kernels/registry.h"
 
 namespace smla {
 
@@ -30,7 +33,10 @@ std::vector<Candidate> Session::chosen() const {
   if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);
   if (plugin_kernels_ > 0) return {all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_)};
   std::vector<Candidate> plain = all_;
-  std::erase_if(plain, [](const Candidate& candidate) { return candidate.info.name.find('+') != std::string::npos; });
+  std::erase_if(plain, [](const Candidate& candidate) {
+    const std::vector<const smla_kernel*> built_in = kernels(KernelGroup::built_in);
+    return std::none_of(built_in.begin(), built_in.end(), [&](const smla_kernel* kernel) { return candidate.info.name == kernel->name; });
+  });
   return plain;
 }
 
