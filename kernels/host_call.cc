@@ -16,16 +16,18 @@ namespace {
 
 constexpr uint8_t kPoison = 0xff;  // NaN in every format; -1 in tables
 
-/// True where buffer byte i may change: an element of the output.
-std::vector<bool> elements(const smla_problem& p, const int64_t* stride, int dimensions, int64_t row_bytes, int64_t size) {
-  std::vector<bool> is_element(static_cast<size_t>(size));
+/// True if a byte of [begin, end) outside of the rows at base + r * stride[0] + j * stride[1] + h * stride[2] is not poison.
+bool strays(const uint8_t* begin, const uint8_t* end, const uint8_t* base, const smla_problem& p, const int64_t (&stride)[3], int heads,
+            int64_t row_bytes) {
+  const auto is_poison = [](uint8_t byte) { return byte == kPoison; };
   for (int64_t r = 0; r < p.b; ++r)
     for (int64_t j = 0; j < p.s_q; ++j)
-      for (int64_t h = 0; h < (dimensions == 3 ? p.h_q : 1); ++h) {
-        const int64_t at = r * stride[0] + j * stride[1] + (dimensions == 3 ? h * stride[2] : 0);
-        std::fill_n(is_element.begin() + at, row_bytes, true);
+      for (int64_t h = 0; h < heads; ++h) {
+        const uint8_t* row = base + r * stride[0] + j * stride[1] + h * stride[2];
+        if (!std::all_of(begin, row, is_poison)) return true;
+        begin = row + row_bytes;
       }
-  return is_element;
+  return !std::all_of(begin, end, is_poison);
 }
 
 }  // namespace
@@ -109,7 +111,7 @@ HostResult HostCall::run(const smla_kernel& kernel) {
   smla_problem& p = problem_;
   if (const std::string reason = declines(kernel); !reason.empty()) throw std::runtime_error(std::string(kernel.name) + " declines: " + reason);
   const Contract contract = smla::contract(kernel, p);
-  const int lse_bytes = contract.lse_dtype == LseType::bf16 ? 2 : 4;
+  const int lse_bytes = lse_element_bytes_ = contract.lse_dtype == LseType::bf16 ? 2 : 4;
   const smla_problem as_declared = make_problem(in_, p.threads, lse_bytes);
   std::copy_n(as_declared.lse_stride_bytes, 2, p.lse_stride_bytes);
   const TensorBytes size = tensor_bytes(p);
@@ -140,21 +142,16 @@ HostResult HostCall::run(const smla_kernel& kernel) {
 bool HostCall::touched_other_memory() const {
   for (const Buffer* buffer : {&q_, &kv_, &indices_, &topk_length_, &block_table_, &seq_lens_, &sink_})
     if (buffer->bytes != buffer->before) return true;
-  const auto strays = [](const Buffer& buffer, const std::vector<bool>& allowed) {
-    const int64_t first = buffer.data - buffer.bytes.data();
-    for (int64_t i = 0; i < static_cast<int64_t>(buffer.bytes.size()); ++i) {
-      const int64_t at = i - first;
-      const bool may_change = at >= 0 && at < static_cast<int64_t>(allowed.size()) && allowed[static_cast<size_t>(at)];
-      if (!may_change && buffer.bytes[static_cast<size_t>(i)] != kPoison) return true;
-    }
-    return false;
-  };
   const smla_problem& p = problem_;
-  const TensorBytes size = tensor_bytes(p);
-  const int64_t workspace_used = static_cast<int64_t>(workspace_.bytes.size()) - 2 * kMarginBytes;
-  return strays(out_, elements(p, p.out_stride_bytes, 3, 2 * int64_t{p.d_v}, size.out)) ||
-         strays(lse_, elements(p, p.lse_stride_bytes, 2, p.lse_stride_bytes[1] >= 4 * p.h_q ? 4 * int64_t{p.h_q} : 2 * int64_t{p.h_q}, size.lse)) ||
-         strays(workspace_, std::vector<bool>(static_cast<size_t>(workspace_used), true));
+  const auto ends = [](const Buffer& buffer) { return std::pair{buffer.bytes.data(), buffer.bytes.data() + buffer.bytes.size()}; };
+  const auto [out, out_end] = ends(out_);
+  const auto [lse, lse_end] = ends(lse_);
+  const auto [workspace, workspace_end] = ends(workspace_);
+  const int64_t lse_bytes = int64_t{p.h_q} * lse_element_bytes_, workspace_bytes = workspace_end - workspace - 2 * kMarginBytes;
+  const smla_problem one = {.b = 1, .s_q = 1};
+  return strays(out, out_end, out_.data, p, p.out_stride_bytes, p.h_q, 2 * int64_t{p.d_v}) ||
+         strays(lse, lse_end, lse_.data, p, {p.lse_stride_bytes[0], p.lse_stride_bytes[1], 0}, 1, lse_bytes) ||
+         strays(workspace, workspace_end, workspace_.data, one, {0, 0, 0}, 1, workspace_bytes);
 }
 
 }  // namespace smla

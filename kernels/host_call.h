@@ -52,6 +52,7 @@ class HostCall {
   std::unique_ptr<uint8_t, Unmap> far_pool_;
   smla_problem problem_;
   smla_buffers buffers_;
+  int lse_element_bytes_ = 4;
   Buffer q_, kv_, indices_, topk_length_, block_table_, seq_lens_, sink_, out_, lse_, workspace_;
 };
 
