@@ -19,7 +19,7 @@ enum class OwnSplits { by_job, one };
 
 struct Config {
   Source source = Source::indices;
-  Rounding q = Rounding::exact;  // e4m3: each head's q is divided by its largest / 448 first
+  Rounding q = Rounding::exact;  // e4m3: each head's q is divided by its largest / 448 first, rounded up to a power of two
   Rounding p = Rounding::q;
   float p_scale = 1;               // P times this is what gets rounded
   RowSum row_sum = RowSum::exact;  // rounded: P is rounded before it is summed; not with Fp8::fold, where it would be rounded twice

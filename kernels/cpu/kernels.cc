@@ -32,7 +32,7 @@ const Spec kVariants[] = {
     {"cpu_split+part_bf16", "partials of splits in bf16", {.part = Rounding::bf16}, healthy<SplitBody>()},
     {"cpu_split+p_fp16+part_bf16", "P in fp16, partials in bf16", {.p = Rounding::fp16, .part = Rounding::bf16}, healthy<SplitBody>()},
     {"cpu_split+dequantise", "fp8_656 dequantised to q's type first", {.fp8 = Fp8::dequantise}, healthy<SplitBody>()},
-    {"cpu_split+q_e4m3", "q in e4m3, one scale a head", {.q = Rounding::e4m3}, healthy<SplitBody>()},
+    {"cpu_split+q_e4m3", "q in e4m3, one power of two a head", {.q = Rounding::e4m3}, healthy<SplitBody>()},
     {"cpu_split+q_e4m3+dequantise", "q in e4m3, fp8_656 dequantised", {.q = Rounding::e4m3, .fp8 = Fp8::dequantise}, healthy<SplitBody>()},
     {"cpu_split+lse_bf16", "lse in bf16", {.lse_dtype = LseType::bf16}, healthy<SplitBody>()},
     {"cpu_split+lse_none", "no lse", {.lse_dtype = LseType::none}, healthy<SplitBody>()},

@@ -141,7 +141,9 @@ struct Steps {
     if (c.config.q == Rounding::exact) return 1;
     float largest = 0;
     for (int d = 0; d < c.p.d_qk; ++d) largest = std::max(largest, std::fabs(q[d]));
-    const float scale = largest > 0 ? largest / 448 : 1;
+    int exponent = 0;
+    std::frexp(largest / 448, &exponent);
+    const float scale = std::ldexp(1.f, exponent);
     for (int d = 0; d < c.p.d_qk; ++d) q[d] = rounded(q[d] / scale, c.config.q, c.q_type());
     return scale;
   }
