@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/final_reports.h"
+#include "harness/bench.h"
 #include "harness/verbs.h"
+#include "reports/run_files.h"
 
 namespace smla {
 
@@ -13,7 +14,7 @@ int verb_bench(int argc, char** argv) {
   const SweepResult checked = sweep_accuracy(job, false);
   if (checked.exit_status() != 0) return print_tail(checked, job), checked.exit_status();
   const BenchResult timed = bench_pairs(job, checked.passed);
-  write_final_reports(job, checked, checked.wall_s + timed.wall_s);
+  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, options.command, checked.wall_s + timed.wall_s});
   return timed.exit_status();
 }
 

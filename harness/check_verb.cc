@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/final_reports.h"
+#include "harness/sweep.h"
 #include "harness/verbs.h"
+#include "reports/run_files.h"
 
 namespace smla {
 
@@ -10,7 +11,7 @@ int verb_check(int argc, char** argv) {
     return 0;
   const Job job(options);
   const SweepResult result = sweep_accuracy(job, true);
-  write_final_reports(job, result, result.wall_s);
+  write_run_files(job.folder, {job.run.run_id, result.tally.planned, result.unexpected, options.command, result.wall_s});
   print_tail(result, job);
   return result.exit_status();
 }

@@ -73,7 +73,7 @@ TEST_CASE("one row of zeros is one bad row, and no figure of it is diluted") {
     CHECK(f.out.worst_index.size() == 4);
     CHECK(f.lse.n_bad_rows == 0);
   }
-  CHECK(figures[0].out.worst_index[0] == 1);   // row 21 = token 2 (b 1, s_q 0), head 5
+  CHECK(figures[0].out.worst_index[0] == 1);  // row 21 = token 2 (b 1, s_q 0), head 5
   CHECK(figures[0].out.worst_index[1] == 0);
   CHECK(figures[0].out.worst_index[2] == 5);
   CHECK(figures[0].out.worst_got == 0);
@@ -133,7 +133,7 @@ TEST_CASE("lse: a small error, another base, an infinity and none at all") {
   Healthy two(kSmall);
   Contract base2;
   base2.lse_base = LseBase::two;
-  CHECK(two.compare(base2).lse.n_bad_rows == 64);   // base e where base 2 was declared
+  CHECK(two.compare(base2).lse.n_bad_rows == 64);  // base e where base 2 was declared
   for (float& lse : two.lse) lse /= std::log(2.0f);
   CHECK(two.compare(base2).lse.n_bad_rows == 0);
 
@@ -181,7 +181,7 @@ TEST_CASE("needle cases are judged without the oracle, and their coverage is cou
   RowComparer comparer(in, {}, false);
   const int64_t token = in.tokens() - 1;
   comparer.add(nullptr, std::span(&token, 1), {out, lse});
-  CHECK(comparer.figures().out.n_bad_rows == in.c.h_q);   // zeros
+  CHECK(comparer.figures().out.n_bad_rows == in.c.h_q);  // zeros
   CHECK(!comparer.figures().diagnosis.empty());
   CHECK(std::abs(comparer.figures().out.worst_ref) >= 1);
 }

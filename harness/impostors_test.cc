@@ -30,7 +30,7 @@ std::string accepted(const std::string& line, const Contract& contract = {}) {
 
 TEST_CASE("every family rejects the impostors that it promises to") {
   for (std::string_view values : Names<Values>::kAll) {
-    if (values == "large_logits" || values == "tiny") continue;   // promise nothing
+    if (values == "large_logits" || values == "tiny") continue;  // promise nothing
     INFO(values);
     CHECK(accepted("decode b=2 s_q=1 h_q=8 s_kv=600 topk=300 pattern=sorted values=" + std::string(values)) == "");
   }
@@ -40,11 +40,11 @@ TEST_CASE("every family rejects the impostors that it promises to") {
 TEST_CASE("a declaration so loose that it accepts anything makes the case mistrusted") {
   Contract anything;
   anything.p = Rounding::e4m3;
-  anything.p_scale = 1e-6f;   // P loses everything below its range
+  anything.p_scale = 1e-6f;  // P loses everything below its range
   CHECK_THAT(accepted("decode b=2 s_q=1 h_q=8 s_kv=600 topk=300", anything), ContainsSubstring("zeros"));
 }
 
 TEST_CASE("rows that cannot show an impostor do not count against the case") {
-  CHECK(accepted("decode b=2 s_q=1 h_q=8 s_kv=1 topk=64 pattern=scattered") == "");        // one key: mean(V) is right
-  CHECK(accepted("decode b=2 s_q=1 h_q=1 s_kv=600 topk=300") == "");                       // one head: no swap
+  CHECK(accepted("decode b=2 s_q=1 h_q=8 s_kv=1 topk=64 pattern=scattered") == "");  // one key: mean(V) is right
+  CHECK(accepted("decode b=2 s_q=1 h_q=1 s_kv=600 topk=300") == "");                 // one head: no swap
 }

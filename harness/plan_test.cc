@@ -54,7 +54,8 @@ TEST_CASE("--set multiplies, and keys whose default follows another key follow i
 }
 
 TEST_CASE("--filter keeps what matches all, --skip drops what matches any") {
-  Options options = lines({"decode b=1 s_q=1 h_q=8 s_kv=100 topk=10", "decode b=2 s_q=1 h_q=8 s_kv=100 topk=10", "prefill b=1 s_q=4 h_q=8 s_kv=100 topk=10"});
+  Options options =
+      lines({"decode b=1 s_q=1 h_q=8 s_kv=100 topk=10", "decode b=2 s_q=1 h_q=8 s_kv=100 topk=10", "prefill b=1 s_q=4 h_q=8 s_kv=100 topk=10"});
   options.filters = {"b=1 ", "decode"};
   CHECK(plan_cases(options).size() == 1);
   options.filters = {};

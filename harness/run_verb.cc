@@ -3,8 +3,8 @@
 
 #include "harness/bench.h"
 #include "harness/exit_status.h"
-#include "harness/final_reports.h"
 #include "harness/verbs.h"
+#include "reports/run_files.h"
 
 namespace smla {
 namespace {
@@ -32,7 +32,7 @@ int verb_run(int argc, char** argv) {
     wall_s += timed.wall_s;
     if (timed.signal != 0 || status == kAllGreen) status = timed.exit_status();
   }
-  write_final_reports(job, checked, wall_s);
+  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, options.command, wall_s});
   print_tail(checked, job);
   return status;
 }

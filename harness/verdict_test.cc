@@ -42,10 +42,10 @@ TEST_CASE("each fault reaches its tensor, and no other") {
   CHECK(decide(lse).status() == Status::pass);
 
   Evidence pooled = healthy();
-  pooled.figures.pooled.sum_z2 = 0.9 * 0.9 * 64 * 512;   // every row within its own limit
+  pooled.figures.pooled.sum_z2 = 0.9 * 0.9 * 64 * 512;  // every row within its own limit
   CHECK(decide(pooled).out == Status::fail);
   CHECK_THAT(decide(pooled).detail(), ContainsSubstring("pooled"));
-  pooled.figures.pooled.rows = 7;                        // too few rows to say so
+  pooled.figures.pooled.rows = 7;  // too few rows to say so
   CHECK(decide(pooled).out == Status::pass);
 }
 

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built program, called as people call it: exit statuses, the one line that a mistake gets, what is printed and written.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "reports/report_file.h"
+#include "smla_catch.h"
+
+using namespace smla;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kBuild = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+
+struct Ran {
+  int status = -1;
+  std::string text;  // stdout and stderr
+};
+Ran shell(const std::string& command) {
+  Ran ran;
+  FILE* pipe = popen(("cd " + kBuild.string() + " && { " + command + "; } 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) ran.text.append(buffer, n);
+  const int status = pclose(pipe);
+  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ran;
+}
+Ran run(const std::string& words) { return shell("./smla " + words); }
+
+/// A folder that is gone afterwards.
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/smla_program_test.XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string path;
+};
+
+const std::string kCase = "--case 'decode b=2 s_q=1 h_q=8 s_kv=300 topk=100'";
+
+int lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+}  // namespace
+
+TEST_CASE("a mistake is one line that names the nearest, exit 3, and nothing is written") {
+  const struct {
+    const char *words, *named;
+  } mistakes[] = {
+      {"chekc", "check"},
+      {"check --kernell cpu_naive", "--kernel"},
+      {"check --kernel cpu_naiv", "cpu_naive"},
+      {"check --suite quik", "quick"},
+      {"check --checks poisson", "poison"},
+      {"check --case 'decode b=1 topkk=3'", "topk"},
+      {"check --case 'decode b=1 pattern=scatterd'", "scattered"},
+      {"check --case 'decode b=1 values=needle kv_format=fp8_656'", "scales"},
+      {"check --cases /nowhere.toml", "/nowhere.toml"},
+      {"check --set topk", "key=v1,v2"},
+      {"check --shard 5/4", "1/4"},
+      {"check --filter '('", "--filter"},
+      {"check --plugin /nowhere.so", "/nowhere.so"},
+      {"check --progress fancy", "auto"},
+      {"check --oracle-rows some", "--oracle-rows"},
+      {"check extra", "extra"},
+      {"list kernel", "kernels"},
+  };
+  for (const auto& mistake : mistakes) {
+    Folder out;
+    const bool writes = std::string(mistake.words).rfind("check -", 0) == 0;
+    const Ran ran = run(std::string(mistake.words) + (writes ? " --out " + out.path : ""));
+    INFO(mistake.words << " -> " << ran.text);
+    CHECK(ran.status == 3);
+    CHECK(lines(ran.text) == 1);
+    CHECK_THAT(ran.text, ContainsSubstring(mistake.named));
+    CHECK(fs::is_empty(out.path));
+  }
+}
+
+TEST_CASE("OUT that cannot be written is a usage error") {
+  Folder out;
+  std::ofstream(out.path + "/file") << "";
+  const Ran ran = run("check " + kCase + " --out " + out.path + "/file");
+  CHECK(ran.status == 3);
+  CHECK_THAT(ran.text, ContainsSubstring("--out"));
+}
+
+TEST_CASE("nothing matched is 4, nothing passed is 77, no words is help and 3") {
+  Folder out;
+  CHECK(run("check --filter nothing_is_called_so --out " + out.path).status == 4);
+  CHECK(run("check --kernel 'gpuless_*' --out " + out.path).status == 4);
+  const Ran none = run("check --kernel cpu_dense " + kCase + " --out " + out.path);
+  CHECK(none.status == 77);
+  CHECK_THAT(none.text, ContainsSubstring("passed 0 / planned 1, 1 unsupported"));
+  CHECK(run("").status == 3);
+  CHECK(run("--help").status == 0);
+  CHECK_THAT(run("check --help").text, ContainsSubstring("--oracle-rows"));
+}
+
+TEST_CASE("check tells, writes rows that read back, and ends green") {
+  Folder out;
+  const Ran ran = run("check --kernel 'cpu_[ns]*' --kernel cpu_dense --skip x " + kCase + " --out " + out.path + " --progress none");
+  INFO(ran.text);
+  CHECK(ran.status == 0);
+  const std::string folder = out.path + "/cpu_x86_64";
+  const auto report = read_report<AccuracyRow>(folder + "/accuracy.csv");
+  REQUIRE(report.rows.size() > 4);
+  for (const AccuracyRow& row : report.rows) {
+    if (row.kernel != "cpu_split" || row.tensor != Tensor::out) continue;
+    CHECK(row.status == Status::pass);
+    CHECK(row.oracle_rows == 16);
+    CHECK(row.n_elem == 16 * 512);
+    CHECK(row.poison_ok == Flag{true});
+    CHECK(row.guards_ok == Flag{true});
+    CHECK(row.outputs_written_ok == Flag{true});
+    CHECK(row.determinism_ok == Flag{true});
+    CHECK(row.checks_run == "guards|inputs|written|determinism|poison");
+    CHECK(*row.z_max < 6);
+    CHECK_THAT(row.repro, ContainsSubstring("smla check --kernel cpu_split --case"));
+  }
+  for (const char* file : {"summary.md", "junit.xml", "env.json"}) CHECK(fs::exists(folder + "/" + file));
+}
+
+TEST_CASE("a defect is red, and its reproducer asks exactly that again") {
+  Folder out;
+  const Ran ran =
+      run("check --suite quick --filter 'h_q=8 s_kv=1200 topk=300 pattern=scattered' --kernel '*zeros*' --out " + out.path + " --progress none");
+  INFO(ran.text);
+  CHECK(ran.status == 1);
+  const auto first = read_report<AccuracyRow>(out.path + "/cpu_x86_64/accuracy.csv").rows;
+  REQUIRE(!first.empty());
+  CHECK(first[0].status == Status::fail);
+  CHECK_THAT(ran.text, ContainsSubstring("rerun: " + first[0].repro));
+  Folder again;
+  const Ran rerun = shell("./" + first[0].repro + " --out " + again.path);
+  CHECK(rerun.status == 1);
+  const auto second = read_report<AccuracyRow>(again.path + "/cpu_x86_64/accuracy.csv").rows;
+  REQUIRE(second.size() == first.size());
+  CHECK(second[0].n_bad_rows == first[0].n_bad_rows);
+  CHECK(second[0].detail == first[0].detail);
+}
+
+TEST_CASE("the example plug-in passes every check, and declines with its reason") {
+  Folder out;
+  const Ran ran =
+      run("check --plugin ./example_plugin.so --checks all " + kCase +
+          " --case 'decode b=5 s_q=2 h_q=8 s_kv=300 topk=100 pattern=interleaved_invalid sink=mixed' --case 'decode b=1 s_q=1 h_q=8 s_kv=300 "
+          "topk=100 kv_format=fp8_656' -v --progress none --out " +
+          out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 0);
+  CHECK_THAT(ran.text, ContainsSubstring("passed 2 / planned 3, 1 unsupported"));
+  CHECK_THAT(ran.text, ContainsSubstring("only bf16 queries over a bf16 cache"));
+}
+
+TEST_CASE("bench times what passed, and Google Benchmark's file is there") {
+  Folder out;
+  const Ran ran = run("bench --kernel cpu_split " + kCase + " --max-time 0.05 --cache both --progress none --out " + out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 0);
+  const auto rows = read_report<ThroughputRow>(out.path + "/cpu_x86_64/throughput.csv").rows;
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].cache == "cold");
+  CHECK(rows[1].cache == "warm");
+  for (const ThroughputRow& row : rows) {
+    CHECK(*row.time_us_median > 0);
+    CHECK(row.outputs_verified == Flag{true});
+    CHECK(*row.flops == int64_t{2} * 8 * 200 * (576 + 512));
+  }
+  std::ifstream json(out.path + "/cpu_x86_64/benchmark.json");
+  std::stringstream text;
+  text << json.rdbuf();
+  CHECK_THAT(text.str(), ContainsSubstring("\"real_time\""));
+}
+
+TEST_CASE("SIGTERM ends a run with whole rows, the count and 128 + 15") {
+  Folder out;
+  const Ran ran = shell("timeout --preserve-status -s TERM 1.5 ./smla check --suite quick --progress none -q --out " + out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 143);
+  CHECK_THAT(ran.text, ContainsSubstring("interrupted by signal 15"));
+  const auto report = read_report<AccuracyRow>(out.path + "/cpu_x86_64/accuracy.csv");
+  CHECK(!report.torn);
+}
