@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/common/door.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "cases/kv_format.h"
 #include "cases/words.h"
 
 namespace smla::cuda {
@@ -37,6 +40,10 @@ int supports_common(const smla_problem& p, int min_cc, bool exact_cc, const char
   if (p.num_splits > 512) return decline(reason, n, "num_splits = %d: at most 512", p.num_splits);
   if (p.page_stride_bytes % 16)
     return decline(reason, n, "page stride of %lld bytes: must be a multiple of 16", static_cast<long long>(p.page_stride_bytes));
+  const int64_t unit = std::gcd(p.page_stride_bytes, row_bytes(static_cast<KvFormat>(p.kv_format), p.d_qk));
+  if (p.num_pages > int64_t{0xffffffff} / std::max<int64_t>(p.page_stride_bytes / unit, 1))
+    return decline(reason, n, "%d pages of %lld bytes: rows are numbered with 32 bits in units of %lld bytes", p.num_pages,
+                   static_cast<long long>(p.page_stride_bytes), static_cast<long long>(unit));
   for (int i = 0; i < 3; ++i)
     if (p.q_stride_bytes[i] % 16 || p.out_stride_bytes[i] % 16) return decline(reason, n, "strides of q and out must be multiples of 16 bytes");
   return 1;

@@ -4,11 +4,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "cases/kv_format.h"
 
 namespace smla::cuda {
 namespace {
+
+void set_stride(Keys& k, int64_t page_stride_bytes) {
+  k.page_stride_bytes = page_stride_bytes;
+  k.unit_bytes = static_cast<uint32_t>(std::gcd(page_stride_bytes, int64_t{k.row_bytes}));
+  k.page_units = static_cast<uint32_t>(page_stride_bytes / k.unit_bytes);
+  k.row_units = static_cast<uint32_t>(k.row_bytes) / k.unit_bytes;
+}
 
 Job common_job(const smla_problem& p, const smla_buffers& b) {
   Job job{};
@@ -30,7 +38,7 @@ Job common_job(const smla_problem& p, const smla_buffers& b) {
   job.keys.kv = static_cast<const uint8_t*>(b.kv);
   job.keys.row_bytes = static_cast<int32_t>(row_bytes(static_cast<KvFormat>(p.kv_format), p.d_qk));
   job.keys.page = FastDiv::by(static_cast<uint32_t>(p.page_size));
-  job.keys.page_stride_bytes = p.page_stride_bytes;
+  set_stride(job.keys, p.page_stride_bytes);
   return job;
 }
 
@@ -46,9 +54,9 @@ Job sparse_job(const smla_problem& p, const smla_buffers& b) {
   k.lens_stride[1] = 1;
   k.max_entries = p.topk;
   k.limit = static_cast<uint32_t>(std::min<int64_t>(p.num_slots, int64_t{std::numeric_limits<int32_t>::max()} + 1));
-  if (k.page_stride_bytes == int64_t{p.page_size} * k.row_bytes) {
+  if (p.page_stride_bytes == int64_t{p.page_size} * k.row_bytes) {
     k.page = FastDiv::by(1);
-    k.page_stride_bytes = k.row_bytes;
+    set_stride(k, k.row_bytes);
   }
   return job;
 }

@@ -30,12 +30,18 @@ __device__ __forceinline__ int entries_of(const Keys& keys, Token t) {
 __device__ __forceinline__ int load_entry(const Keys& keys, const int32_t* list, int e) {
   return __ldg(list + (keys.positions ? keys.page.divide(e) : e));
 }
-/// Where the row of entry e stands; nullptr where there is no key.
-__device__ __forceinline__ const uint8_t* row_address(const Keys& keys, int entry, int e) {
+inline constexpr uint32_t kNoRow = 0xffffffffu;
+/// Number of the row of entry e; kNoRow where there is no key.
+__device__ __forceinline__ uint32_t row_number(const Keys& keys, int entry, int e) {
   const uint32_t n = keys.positions ? e : entry, quotient = keys.page.divide(n), offset = n - quotient * keys.page.divisor;
   const uint32_t page = keys.positions ? entry : quotient;
-  if (static_cast<uint32_t>(entry) >= keys.limit) return nullptr;
-  return keys.kv + int64_t{page} * keys.page_stride_bytes + offset * static_cast<uint32_t>(keys.row_bytes);
+  return static_cast<uint32_t>(entry) < keys.limit ? page * keys.page_units + offset * keys.row_units : kNoRow;
+}
+__device__ __forceinline__ const uint8_t* row_at(const Keys& keys, uint32_t number) { return keys.kv + uint64_t{number} * keys.unit_bytes; }
+/// Where the row of entry e stands; nullptr where there is no key.
+__device__ __forceinline__ const uint8_t* row_address(const Keys& keys, int entry, int e) {
+  const uint32_t number = row_number(keys, entry, e);
+  return number == kNoRow ? nullptr : row_at(keys, number);
 }
 
 __device__ __forceinline__ const uint8_t* q_row(const Job& job, Token t, int h) {
@@ -53,7 +59,7 @@ __device__ __forceinline__ float* lse_of(const Job& job, Token t, int h) {
 __device__ __forceinline__ float output_factor(const Job& job, int h, float reference, float sum) {
   if (!(sum > 0.f)) return 0.f;
   const float total = job.sink ? sum + exp2_approx(fmaf(__ldg(job.sink + h), 1.4426950408889634f, -reference)) : sum;
-  return __frcp_rn(total);
+  return reciprocal(total);
 }
 /// BASE E, SINK EXCLUDED, -inf for an empty row.
 __device__ __forceinline__ float natural_lse(float reference, float sum) {

@@ -47,6 +47,7 @@ struct Keys {
   uint32_t limit;     // pages, or slots
   FastDiv page;       // by page_size; by 1 for slots of a pool without gaps, whose stride is then one row
   int64_t page_stride_bytes;
+  uint32_t unit_bytes, page_units, row_units;  // rows are numbered in units that divide a page's stride and a row: a row number fits 32 bits
   int32_t row_bytes;
 };
 

@@ -85,6 +85,25 @@ __device__ __forceinline__ bool elect_one() {
   return elected;
 }
 
+// ---- clusters (sm_90 and later; before, a CTA is a cluster of its own)
+/// A barrier of all threads of the cluster; what they wrote to shared memory before it is seen by all after it.
+__device__ __forceinline__ void cluster_barrier() {
+  if constexpr (kHasBulk) asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  else __syncthreads();
+}
+/// The same place in the shared memory of the cluster's CTA `rank`.
+__device__ __forceinline__ uint32_t peer_address(uint32_t address, int rank) {
+  if constexpr (kHasBulk) asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(address), "r"(rank));
+  return address;
+}
+__device__ __forceinline__ float4 load_peer(uint32_t address) {
+  float4 v;
+  if constexpr (kHasBulk)
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
+  else asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
+  return v;
+}
+
 // ---- programmatic dependent launch: no effect where the launch did not ask for it
 __device__ __forceinline__ void allow_dependent_launch() {
   if constexpr (kHasBulk) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -118,11 +137,25 @@ __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint3
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/// The same with the operand type chosen at run time, without a branch.
+__device__ __forceinline__ void mma_either(bool fp16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
+      "@p mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      "@!p mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n}"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(static_cast<uint32_t>(fp16)));
+}
 
 // ---- arithmetic
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+/// 1 / x to 1 ulp.
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 /// 2^exponent as a float; exponent in [-126, 127].

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is tunable in the mma.sync kernel, and its shared memory plan.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "cases/kv_format.h"
@@ -26,14 +27,26 @@ struct MmaConfig {
   static constexpr int kTilesPerRegister = 32 / kRowsPerWarp;             // a lane holds one row; a register of the warp covers so many tiles
   static constexpr int kLogits = kGroups * 4 * kHeadsPerGroup * kTokens;  // floats: partial logits of the four warps of each group
 
-  struct Shared {
+  struct Shared {  // `full` last: what precedes it is reused by Meeting
     alignas(128) uint8_t rows[kStages][kTokens * kRowPitch];
     float logits[2][kLogits];
     float mask[kStages][kTokens];  // 0 or -inf, in the order of a B fragment
     uint64_t full[kStages];        // mbarrier: the rows of the stage have landed
   };
-  static_assert(sizeof(Shared) <= kSharedLimitSm120);
+  /// A CTA's partial, where the splits of a token meet in shared memory; in the place of the ring.
+  struct Meeting {
+    float4 sums[kHeads * 128];  // units as in Partials, of pair i at unit ^ 2 (i % 4): no bank conflicts
+    float2 state[kHeads];
+  };
+  static_assert(sizeof(Shared) <= kSharedLimitSm120 && sizeof(Meeting) <= offsetof(Shared, full));
   static_assert(kRowPitch % 128 == 16 && kRowsPerWarp >= 1 && kTokens % 16 == 0);
+};
+
+/// Where the splits of a token merge.
+enum class MergeBy : int32_t {
+  cluster,  // in shared memory, its splits being one cluster: one split, or two (more rarely fit the GPU's clusters of SMs)
+  grid,     // in the same launch, behind a barrier of a grid that is resident as a whole
+  kernel    // in a kernel of its own
 };
 
 /// An instance as the host sees it.

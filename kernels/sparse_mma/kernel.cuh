@@ -10,11 +10,13 @@
 // Rows arrive in a ring of kStages tiles: one bulk copy each (sm_90+), or 16-byte cp.async. All warps issue copies, right after the barrier
 // that shows that everybody has left the stage. full[s]: the rows of stage s have landed. There is no "empty" barrier and no producer warp.
 // Invalid entry: the row is zero-filled in shared memory AND its logit gets -inf after scaling, because 0 * NaN = NaN.
+// Where the splits of a token merge: MergeBy in config.h.
 // The softmax reference is lazy: it moves only when exceeded by 2^kLazy. Any reference is exact; P may then exceed 1 (contract: p_max = any).
 // Bound: README, "the two numbers".
 #pragma once
-#include "kernels/common/combine.h"
-#include "kernels/common/job.cuh"
+#include <cooperative_groups.h>
+
+#include "kernels/common/combine.cuh"
 #include "kernels/sparse_mma/config.h"
 
 namespace smla::cuda {
@@ -23,6 +25,7 @@ struct MmaParams {
   Job job;
   Partials partials;
   int32_t head_blocks, num_splits;
+  MergeBy merge;
 };
 
 inline constexpr float kFarBelow = -1e30f;  // the reference before any key: finite, so that differences are never NaN
@@ -47,7 +50,7 @@ struct Gather {
   typename C::Shared& shared;
   const int32_t* list;
   int begin, end, tiles, lane, warp, row;  // entries [begin, end); row: this lane's row of a tile
-  const uint8_t* current;                  // this lane's row of tile (lane / kRows) of the present span of kSpan tiles; nullptr: no key
+  uint32_t current;                        // number of this lane's row of tile (lane / kRows) of the present span of kSpan tiles
   int next;                                // list element of the next span, in flight
 
   __device__ __forceinline__ int entry(int span) const { return begin + (span * kSpan + lane / kRows) * C::kTokens + row; }
@@ -55,7 +58,7 @@ struct Gather {
   __device__ __forceinline__ void start() {
     const int first = load(0);
     next = load(1);
-    current = entry(0) < end ? row_address(keys, first, entry(0)) : nullptr;
+    current = row_number(keys, first, entry(0));
   }
 
   /// Starts the copies of a tile. Its stage must have been left by every warp. Tiles are issued in order.
@@ -64,39 +67,39 @@ struct Gather {
     const int stage = tile % C::kStages, place = tile % kSpan;
     if (place == 0 && tile) {
       const int span = tile / kSpan;
-      current = entry(span) < end ? row_address(keys, next, entry(span)) : nullptr;
+      current = row_number(keys, next, entry(span));
       next = load(span + 1);
     }
-    const bool mine = lane / kRows == place, valid = current != nullptr;
+    const bool mine = lane / kRows == place, valid = current != kNoRow;
     const unsigned invalid = __ballot_sync(~0u, mine && !valid) >> (place * kRows);
     if (mine) shared.mask[stage][(row & ~15) + fragment_place(row & 15)] = valid ? 0.f : -__int_as_float(0x7f800000);
     const uint32_t bar = shared_address(&shared.full[stage]), dst = shared_address(shared.rows[stage]) + warp * kRows * C::kRowPitch;
+    uint32_t number[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) number[r] = __shfl_sync(~0u, current, place * kRows + r);
     if constexpr (kHasBulk) {
       if (invalid) zero_rows(stage, invalid);
-      const uint8_t* src[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        src[r] = reinterpret_cast<const uint8_t*>(__shfl_sync(~0u, reinterpret_cast<uint64_t>(current), place * kRows + r));
       if (elect_one()) {
         mbar_arrive_expect_tx(bar, (kRows - __popc(invalid)) * keys.row_bytes);
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
-          if (src[r]) bulk_copy(dst + r * C::kRowPitch, src[r], keys.row_bytes, bar);
+          if (!(invalid >> r & 1)) bulk_copy(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
       }
     } else {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const uint8_t* src = reinterpret_cast<const uint8_t*>(__shfl_sync(~0u, reinterpret_cast<uint64_t>(current), place * kRows + r));
-        const uint32_t bytes = src ? 16 : 0;
-        if (!src) src = keys.kv;
-        for (int c = lane * 16; c < keys.row_bytes; c += 512) copy16(dst + r * C::kRowPitch + c, src + (bytes ? c : 0), bytes);
+        const bool some = number[r] != kNoRow;
+        const uint8_t* src = row_at(keys, some ? number[r] : 0);
+        for (int c = lane * 16; c < keys.row_bytes; c += 512) copy16(dst + r * C::kRowPitch + c, src + (some ? c : 0), some ? 16 : 0);
       }
       copy16_arrive(bar);
     }
   }
   __device__ __forceinline__ void zero_rows(int stage, unsigned invalid) {
+#pragma unroll 1
     for (; invalid; invalid &= invalid - 1) {
       uint8_t* dst = shared.rows[stage] + (warp * kRows + __ffs(invalid) - 1) * C::kRowPitch;
+#pragma unroll 1
       for (int c = lane * 16; c < keys.row_bytes; c += 512) *reinterpret_cast<uint4*>(dst + c) = make_uint4(0, 0, 0, 0);
     }
     fence_proxy_async();  // before a later bulk copy into the same place
@@ -208,12 +211,10 @@ struct Math {
 #pragma unroll
           for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(k & 1 ? second[n] : x[t][n], a, q.latent[k][n]);
         }
-        if (job.rope) {
-          uint32_t a[4];
-          ldmatrix(a, at + 1024 + w * 32);
+        uint32_t a[4];
+        ldmatrix(a, at + 1024 + w * 32);
 #pragma unroll
-          for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(x[t][n], a, q.rope[n]);
-        }
+        for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(x[t][n], a, q.rope[n]);
 #pragma unroll
         for (int n = 0; n < C::kTiles8; ++n)
 #pragma unroll
@@ -236,8 +237,7 @@ struct Math {
         const float s0 = *reinterpret_cast<const float*>(scales), s1 = *reinterpret_cast<const float*>(scales + 8 * C::kRowPitch);
 #pragma unroll
         for (int n = 0; n < C::kTiles8; ++n) {
-          if (job.fp16) mma<true>(second[n], a, q.rope[n][0], q.rope[n][1]);
-          else mma<false>(second[n], a, q.rope[n][0], q.rope[n][1]);
+          mma_either(job.fp16, second[n], a, q.rope[n][0], q.rope[n][1]);
           x[t][n][0] = fmaf(x[t][n][0], s0 * q.multiplier[n][0], second[n][0]);
           x[t][n][1] = fmaf(x[t][n][1], s0 * q.multiplier[n][1], second[n][1]);
           x[t][n][2] = fmaf(x[t][n][2], s1 * q.multiplier[n][0], second[n][2]);
@@ -376,6 +376,28 @@ struct Math {
   }
 };
 
+// ---- MergeBy::cluster: one or two splits, each CTA its share of the units ----------------------------------------------------------------
+template <class C>
+__device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mine, Token token, int rank, int first_pair) {
+  const uint32_t here = shared_address(&mine), state_at = shared_address(mine.state) - here;
+  const uint32_t first = peer_address(here, 0), second = peer_address(here, p.num_splits - 1);
+  cluster_barrier();
+#pragma unroll 2
+  for (int i = rank * C::kThreads + static_cast<int>(threadIdx.x); i < C::kHeads * 128; i += p.num_splits * C::kThreads) {
+    const int pair = i >> 8, unit = i & 255, from = (pair * 256 + (unit ^ 2 * (pair & 3))) * 16;
+    const float4 s0 = load_peer(first + state_at + pair * 16), v0 = load_peer(first + from);  // s: {reference, sum} of both heads
+    float4 s1 = make_float4(kFarBelow, 0.f, kFarBelow, 0.f), v1 = make_float4(0.f, 0.f, 0.f, 0.f);
+    if (p.num_splits == 2) s1 = load_peer(second + state_at + pair * 16), v1 = load_peer(second + from);
+    PairState state{{fmaxf(s0.x, s1.x), fmaxf(s0.z, s1.z)}};
+    const float a0 = exp2_approx(s0.x - state.reference[0]), a1 = exp2_approx(s1.x - state.reference[0]);
+    const float b0 = exp2_approx(s0.z - state.reference[1]), b1 = exp2_approx(s1.z - state.reference[1]);
+    state.sum[0] = fmaf(a0, s0.y, a1 * s1.y), state.sum[1] = fmaf(b0, s0.w, b1 * s1.w);
+    const float4 sum = make_float4(fmaf(a0, v0.x, a1 * v1.x), fmaf(a0, v0.y, a1 * v1.y), fmaf(b0, v0.z, b1 * v1.z), fmaf(b0, v0.w, b1 * v1.w));
+    write_unit<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, token, first_pair + pair, unit, sum, state, true);
+  }
+  cluster_barrier();  // nobody leaves while its shared memory is read
+}
+
 // ---- the kernel ------------------------------------------------------------------------------------------------------------------------
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const __grid_constant__ MmaParams p) {
@@ -384,7 +406,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, group = warp >> 2;
   const int split = blockIdx.x % p.num_splits, unit = blockIdx.x / p.num_splits, t = unit / p.head_blocks, head0 = unit % p.head_blocks * C::kHeads;
   const Token token = token_of(p.job, t);
-  allow_dependent_launch();  // the merge may take its place; it waits for this grid's end
+  if (p.merge == MergeBy::kernel) allow_dependent_launch();  // the merge may take its place; it waits for this grid's end
 
   const int all_tiles = (entries_of(p.job.keys, token) + C::kTokens - 1) / C::kTokens;
   const int first = static_cast<int>(int64_t{split} * all_tiles / p.num_splits),
@@ -402,6 +424,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
     for (int s = 0; s < C::kStages; ++s) mbar_init(shared_address(&shared.full[s]), kHasBulk ? C::kWarps : C::kThreads);
     mbar_init_fence();
   }
+  if (!p.job.rope)  // rows of 512 elements: the RoPE columns stay 0
+    for (int r = tid; r < C::kStages * C::kTokens * 8; r += C::kThreads)
+      *reinterpret_cast<uint4*>(shared.rows[0] + (r >> 3) * C::kRowPitch + 1024 + (r & 7) * 16) = make_uint4(0, 0, 0, 0);
   __syncthreads();
 
   // The first tile at once; Q next, or it would queue behind the whole ring; then the rest of the ring.
@@ -459,47 +484,39 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
     math.accumulate(stage, weights);
   }
 
-  // ---- results: the output itself, or this split's partial
+  // ---- results
   const float unscale = C::kFp8 ? pow2(math.scale_exponent - kFp16Shift + kE4m3Exponent) : 1.f;
+  const int pair0 = group * C::kHeadsPerGroup / 2 + math.j, unit0 = math.w * 64 + math.g;  // + 4 a tile of heads, + 8 a tile of columns
+  auto& meeting = *reinterpret_cast<typename C::Meeting*>(&shared);
+  const bool meets = p.merge == MergeBy::cluster;
+  if (meets) __syncthreads();  // the last rows and logits have been read
 #pragma unroll
   for (int n = 0; n < C::kTiles8; ++n) {
     float sum = math.sum[n];
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    const bool writes_state = math.w == 0 && math.j == 0;
-    const int h = head + 8 * n;
-    if (p.num_splits == 1) {
-      const float2 f = math.per_output_head(unscale * (h < p.job.h_q ? output_factor(p.job, h, math.reference[n], sum) : 0.f));
-      if (writes_state && h < p.job.h_q) *lse_of(p.job, token, h) = natural_lse(math.reference[n], sum);
-      const int out_head = head0 + group * C::kHeadsPerGroup + 8 * n + 2 * math.j;
+    float2* state = meets ? meeting.state + group * C::kHeadsPerGroup + math.g + 8 * n
+                          : p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head + 8 * n) * p.num_splits + split;
+    if (math.w == 0 && math.j == 0) *state = make_float2(math.reference[n], sum);
+    const int pair = pair0 + 4 * n, swizzle = meets ? 2 * math.j : 0;
+    float4* sums =
+        meets ? meeting.sums + pair * 256 : p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + head0 / 2 + pair) * 256;
 #pragma unroll
-      for (int m = 0; m < 8; ++m) {
-        float low[2] = {math.out[m][n][0] * f.x, math.out[m][n][1] * f.y}, high[2] = {math.out[m][n][2] * f.x, math.out[m][n][3] * f.y};
-        int column = math.w * 128 + m * 16 + (C::kFp8 ? 2 : 1) * math.g;
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          if constexpr (!C::kFp8) {  // columns g and g + 8: neighbours trade, so that each holds two adjacent ones
-            const bool odd = math.g & 1;
-            const float other = __shfl_xor_sync(~0u, odd ? low[k] : high[k], 4);
-            if (odd) low[k] = other;
-            else high[k] = other;
-          }
-          if (out_head + k < p.job.h_q)
-            *reinterpret_cast<uint32_t*>(out_row(p.job, token, out_head + k) + 2 * (column + (!C::kFp8 && (math.g & 1) ? 7 : 0))) =
-                pack16(p.job.fp16, low[k], high[k]);
-        }
-      }
-    } else {
-      if (writes_state) p.partials.state[(int64_t{t} * 2 * p.partials.pairs + h) * p.num_splits + split] = make_float2(math.reference[n], sum);
-      if (ring.tiles == 0) continue;
-      const int pair = (head0 + group * C::kHeadsPerGroup + 8 * n) / 2 + math.j;
-      float4* to = p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + pair) * 256 + math.w * 64 + math.g;
-#pragma unroll
-      for (int m = 0; m < 8; ++m) {
-        const float(&o)[4] = math.out[m][n];
-        __stcg(to + m * 8, make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale));
-      }
+    for (int m = 0; m < 8; ++m) {
+      const float(&o)[4] = math.out[m][n];
+      sums[(unit0 + m * 8) ^ swizzle] = make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale);
     }
+  }
+  if (meets) return meet<C>(p, meeting, token, split, head0 / 2);
+  if (p.merge == MergeBy::kernel) return;
+  cooperative_groups::this_grid().sync();  // also: nobody reads the ring any more
+  auto& scratch = *reinterpret_cast<MergeScratch*>(&shared);
+  static_assert(sizeof(MergeScratch) <= offsetof(typename C::Shared, full));
+  const int share = C::kHeads * 128 / p.num_splits, units = min(share, C::kThreads);  // num_splits: a power of two
+  for (int u = split * share; u < (split + 1) * share; u += units) {
+    merge_share<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, p.partials, t, head0 / 2 + (u >> 8), u & 255, units, p.num_splits, scratch,
+                                                              true);
+    __syncthreads();
   }
 }
 

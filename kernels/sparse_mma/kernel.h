@@ -18,6 +18,7 @@ namespace smla::cuda {
 struct MmaPlan {
   const MmaInstance* instance;
   int head_blocks, num_splits;
+  MergeBy merge;
 };
 MmaPlan plan_mma(const smla_problem& problem, int64_t max_entries);
 /// The instances of a KV format (SMLA_KV_*), for measuring: plan_mma chooses among them.
@@ -25,7 +26,7 @@ std::span<const MmaInstance* const> mma_instances(int kv_format);
 int64_t mma_workspace_bytes(const MmaPlan& plan, int64_t tokens);
 /// Loads the instance that the plan names.
 cudaError_t prepare_mma(const MmaPlan& plan);
-/// Launches the split kernel and, for more than one split, the merge. The workspace may be dirty.
+/// Launches the split kernel and, where the plan says so, a merge kernel. The workspace may be dirty.
 cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream);
 /// What the mma.sync body can do. 1 = supported.
 int mma_supports(const smla_problem& problem, char* reason, uint64_t reason_bytes);

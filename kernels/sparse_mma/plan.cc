@@ -8,49 +8,66 @@
 
 namespace smla::cuda {
 
-#define SMLA_MMA_FORMATS(X) X(bf16) X(fp16) X(fp8)
-#define SMLA_DECLARE(format) extern const MmaInstance format##_h8_deep, format##_h8_wide, format##_h16, format##_h32;
-SMLA_MMA_FORMATS(SMLA_DECLARE)
-#undef SMLA_DECLARE
+extern const MmaInstance bf16_h8, bf16_h8_wide, bf16_h16, bf16_h32, fp16_h8, fp16_h8_wide, fp16_h16, fp16_h32, fp8_h8, fp8_h16, fp8_h32;
 
 namespace {
 
-enum { kH8Deep, kH8Wide, kH16, kH32 };
-#define SMLA_FAMILY(format) {&format##_h8_deep, &format##_h8_wide, &format##_h16, &format##_h32},
-const MmaInstance* const kFamilies[][4] = {SMLA_MMA_FORMATS(SMLA_FAMILY)};  // index: SMLA_KV_*
-#undef SMLA_FAMILY
+/// h8, h16, h32, then h8_wide where there is one.
+std::span<const MmaInstance* const> family(int kv_format) {
+  static const MmaInstance* const kBf16[] = {&bf16_h8, &bf16_h16, &bf16_h32, &bf16_h8_wide};
+  static const MmaInstance* const kFp16[] = {&fp16_h8, &fp16_h16, &fp16_h32, &fp16_h8_wide};
+  static const MmaInstance* const kFp8[] = {&fp8_h8, &fp8_h16, &fp8_h32};
+  if (kv_format == SMLA_KV_FP8_656) return kFp8;
+  return kv_format == SMLA_KV_FP16 ? std::span<const MmaInstance* const>(kFp16) : kBf16;
+}
 
-int choose(const smla_problem& p, int64_t tokens) {
-  if (p.h_q <= 8 || (p.h_q <= 16 && tokens <= 2)) {  // one token: two blocks that share rows in L2 beat one with half the warps
-    const int64_t units = tokens * ((p.h_q + 7) / 8);
-    return 3 * units > 2 * p.sm_count ? kH8Wide : kH8Deep;
-  }
-  return p.h_q <= 16 ? kH16 : kH32;
+/// Blocks of the instance that the device holds at once.
+int64_t resident_blocks(const smla_problem& p, const MmaInstance& instance) {
+  constexpr int64_t kReserved = 1024;  // bytes of shared memory that each block costs the SM beyond its own
+  const int64_t by_shared = (p.smem_optin_bytes + kReserved) / (instance.shared_bytes + kReserved);
+  return p.sm_count * std::clamp<int64_t>(by_shared, 1, instance.blocks_per_sm);
+}
+
+const MmaInstance& choose_instance(const smla_problem& p, int64_t tokens) {
+  const auto instances = family(p.kv_format);
+  if (p.h_q > 16) return *instances[2];
+  if (p.h_q > 8 && tokens > 2) return *instances[1];  // one or two tokens: two blocks that share rows in L2 beat one with half the warps
+  const bool alone = resident_blocks(p, *instances[0]) <= p.sm_count;  // one block an SM leaves too few bytes in flight
+  return *instances[alone && instances.size() > 3 ? 3 : 0];
+}
+
+/// Splits so that one wave of resident blocks covers the job, but one block an SM where that leaves it 128 entries or less: a power of two (equal
+/// shares, whole batches in the merge), and at least 16 entries of the list for each block of a token.
+int choose_splits(const smla_problem& p, const MmaPlan& plan, int64_t tokens, int64_t max_entries) {
+  const int64_t units = tokens * plan.head_blocks, one_each = p.sm_count / units;
+  const int64_t by_wave = one_each * 128 >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
+  const int64_t by_list = max_entries / (16 * plan.head_blocks);
+  const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
+  return static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));
+}
+
+MergeBy choose_merge(const smla_problem& p, const MmaPlan& plan, int64_t tokens) {
+  const int splits = plan.num_splits;
+  if (splits == 1 || (splits == 2 && p.device_cc >= 90)) return MergeBy::cluster;
+  const bool equal_shares = splits == 2 || splits == 4 || splits == 8;  // with more a merge kernel is as fast, and its launch cheaper
+  return equal_shares && tokens * plan.head_blocks * splits <= resident_blocks(p, *plan.instance) ? MergeBy::grid : MergeBy::kernel;
 }
 
 }  // namespace
 
-std::span<const MmaInstance* const> mma_instances(int kv_format) { return kFamilies[kv_format]; }
+std::span<const MmaInstance* const> mma_instances(int kv_format) { return family(kv_format); }
 
 MmaPlan plan_mma(const smla_problem& p, int64_t max_entries) {
   const int64_t tokens = int64_t{p.b} * p.s_q;
-  MmaPlan plan{kFamilies[p.kv_format][choose(p, tokens)], 1, p.num_splits};
+  MmaPlan plan{&choose_instance(p, tokens), 1, p.num_splits, MergeBy::kernel};
   plan.head_blocks = (p.h_q + plan.instance->heads - 1) / plan.instance->heads;
-  if (p.num_splits > 0) return plan;
-  // Splits so that one wave of resident blocks covers the job: a power of two (equal shares, whole batches in the merge), and at least 16 entries
-  // of the list for each block of a token.
-  constexpr int64_t kReserved = 1024;  // bytes of shared memory that each block costs the SM beyond its own
-  const int64_t resident =
-      std::min<int64_t>(plan.instance->blocks_per_sm, (p.smem_optin_bytes + kReserved) / (plan.instance->shared_bytes + kReserved));
-  const int64_t units = tokens * plan.head_blocks, by_wave = p.sm_count * std::max<int64_t>(resident, 1) / units;
-  const int64_t by_list = max_entries / (16 * plan.head_blocks);
-  const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
-  plan.num_splits = static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));
+  if (plan.num_splits == 0) plan.num_splits = choose_splits(p, plan, tokens, max_entries);
+  plan.merge = choose_merge(p, plan, tokens);
   return plan;
 }
 
 int64_t mma_workspace_bytes(const MmaPlan& plan, int64_t tokens) {
-  return partial_bytes(tokens, plan.head_blocks * plan.instance->heads / 2, plan.num_splits);
+  return plan.merge == MergeBy::cluster ? 0 : partial_bytes(tokens, plan.head_blocks * plan.instance->heads / 2, plan.num_splits);
 }
 
 cudaError_t prepare_mma(const MmaPlan& plan) { return allow_shared_memory(plan.instance->kernel, plan.instance->shared_bytes); }

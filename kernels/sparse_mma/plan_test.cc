@@ -45,13 +45,38 @@ TEST_CASE("one wave of resident blocks, a power of two of splits, all heads cove
 }
 
 TEST_CASE("the H200's measured choices") {
-  auto splits = [](int format, int b, int h_q) { return cuda::plan_mma(problem(90, format, b, h_q), 2048).num_splits; };
-  CHECK(splits(SMLA_KV_BF16, 1, 8) == 128);
-  CHECK(splits(SMLA_KV_BF16, 8, 8) == 32);
-  CHECK(splits(SMLA_KV_BF16, 32, 8) == 8);
-  CHECK(splits(SMLA_KV_BF16, 128, 8) == 4);
-  CHECK(splits(SMLA_KV_BF16, 1, 16) == 64);  // two blocks of 8 heads, 128 blocks in all
-  CHECK(splits(SMLA_KV_BF16, 128, 16) == 2);
+  using cuda::MergeBy;
+  for (const int format : {SMLA_KV_BF16, SMLA_KV_FP8_656}) {
+    auto is = [&](int b, int h_q, int splits, MergeBy merge) {
+      const cuda::MmaPlan plan = cuda::plan_mma(problem(90, format, b, h_q), 2048);
+      CAPTURE(format, b, h_q, plan.instance->name, plan.num_splits);
+      CHECK((plan.num_splits == splits && plan.merge == merge));
+    };
+    is(1, 8, 128, MergeBy::kernel);
+    is(8, 8, 16, MergeBy::kernel);  // one block an SM
+    is(32, 8, 8, MergeBy::grid);
+    is(128, 8, 2, MergeBy::cluster);
+    is(1, 16, 64, MergeBy::kernel);  // two blocks of 8 heads, 128 blocks in all
+    is(8, 16, 16, MergeBy::kernel);
+    is(32, 16, 8, MergeBy::grid);
+    is(128, 16, 2, MergeBy::cluster);
+    is(4096, 8, 1, MergeBy::cluster);
+  }
+}
+
+TEST_CASE("a grid that merges behind a barrier is resident; clusters only where there are any") {
+  for (const int cc : {80, 89, 90, 100, 120})
+    for (const int b : {1, 16, 32, 64, 128, 300})
+      for (const int splits : {0, 1, 2, 3, 4, 8, 16}) {
+        smla_problem p = problem(cc, SMLA_KV_BF16, b, 8);
+        p.num_splits = splits;
+        const cuda::MmaPlan plan = cuda::plan_mma(p, p.topk);
+        CAPTURE(cc, b, splits);
+        if (plan.merge == cuda::MergeBy::grid)
+          CHECK(b * plan.num_splits * (plan.instance->shared_bytes + 1024) <= p.sm_count * (p.smem_optin_bytes + 1024));
+        if (plan.merge == cuda::MergeBy::cluster) CHECK((plan.num_splits == 1 || cc >= 90));
+        CHECK((cuda::mma_workspace_bytes(plan, b) == 0) == (plan.merge == cuda::MergeBy::cluster));
+      }
 }
 
 TEST_CASE("num_splits is honoured, and partials fit the workspace exactly") {

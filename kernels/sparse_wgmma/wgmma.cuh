@@ -150,11 +150,4 @@ __device__ __forceinline__ void prefetch_l2(const void* from, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-/// 1 / x within one unit in the last place; 0 for inf. (An exact division is a call, and would spill 128 live accumulators.)
-__device__ __forceinline__ float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 }  // namespace smla::cuda
