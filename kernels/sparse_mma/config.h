@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is tunable in the mma.sync kernel, and its shared memory plan.
 #pragma once
+#include <vector_types.h>
+
 #include <cstddef>
 #include <cstdint>
 
