@@ -107,8 +107,6 @@ void add_running(CLI::App& app, Options& options) {
   add_text(app, "--threads", "N", "threads of CPU kernels and of the oracle",
            [&](const std::string& s) { options.threads = static_cast<int>(parse_count("--threads", s, 1)); });
   app.add_option("--out", options.out, "where the reports go: DIR/<arch>/")->type_name("DIR");
-  app.add_option("--resume", options.resume, "go on with the run whose reports are in DIR")->type_name("DIR");
-  app.add_flag("--retry", options.retry, "with --resume: run crashes and timeouts again");
   add_word(app, "--progress", options.progress, {"auto", "plain", "none"}, "a bar on a terminal (auto), lines (plain), nothing");
   app.add_flag("-v,--verbose", options.verbose, "every pair a line, and where the time went");
   app.add_flag("-q,--quiet", options.quiet, "only what is not green, and the tail");

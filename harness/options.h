@@ -33,8 +33,7 @@ struct Options {
   std::vector<int> gpus;
   double case_timeout_s = 60;
   int threads = 0;  // of kernels and oracle; 0 = all
-  std::string out = "reports/out", resume;
-  bool retry = false;
+  std::string out = "reports/out";
   ProgressKind progress = ProgressKind::automatic;
   bool verbose = false, quiet = false;
 };
