@@ -25,7 +25,7 @@ def files(top):
 def spdx(top):
     for name in files(top):
         path = top / name
-        lines = path.read_text(errors="replace").splitlines() if path.suffix in SOURCES or path.name in ("CMakeLists.txt", "run") else []
+        lines = path.read_text(errors="replace").splitlines() if path.suffix in SOURCES or path.name == "CMakeLists.txt" or name == ".ci/run" else []
         tags = [i for i, line in enumerate(lines) if TAG.match(line)]
         if lines and (len(tags) != 1 or tags[0] > 2):
             yield f"{name}: {len(tags)} SPDX lines" if len(tags) != 1 else f"{name}: the SPDX line is line {tags[0] + 1}"
