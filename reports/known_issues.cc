@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "reports/text.h"
@@ -24,6 +25,9 @@ bool KnownIssue::matches(const Common& row) const {
 }
 
 std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::string& origin) {
+  // toml++ 3.3 runs into undefined behaviour over some characters beyond ASCII where it does not expect them.
+  const auto beyond = std::find_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  if (beyond != text.end()) throw UsageError(fmt::format("{}:{}: a character beyond ASCII", origin, 1 + std::count(text.begin(), beyond, '\n')));
   toml::table document;
   try {
     document = toml::parse(text, origin);

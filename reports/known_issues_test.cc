@@ -59,6 +59,7 @@ TEST_CASE("mistakes are named with file and line") {
   refused("[[issue]]\nkernel = \"k\"\nreason = \"r\"\ncase = \"(\"\n", "is no regular expression");
   refused("[[issues]]\nkernel = \"k\"\n", "unknown key \"issues\"");
   refused("[issue]\nkernel = \"k\"\n", "write [[issue]]");
+  refused("[[issue]]\nkernel = \"\xC3\xA9\"\n", "known.toml:2: a character beyond ASCII");
   refused("[[issue]\n", "known.toml:1: ");
   CHECK_THROWS_WITH(read_known_issues("/nowhere/known.toml"), ContainsSubstring("cannot read /nowhere/known.toml"));
 }
