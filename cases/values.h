@@ -184,7 +184,8 @@ SMLA_HD inline uint16_t kv_value(const ValueSpec& s, int64_t key, int32_t positi
   return round_to(s.rope_dtype, is_outlier(s, c) ? x * (100.0f / 64) : x * (family_scale(s) / 64));
 }
 
-/// fp8_656: every second group holds its codes 2^9 lower and its scale 2^9 higher: the same values, but all of e4m3's exponents are met, subnormals too.
+/// fp8_656: every second group holds its codes 2^9 lower and its scale 2^9 higher: the same values, but all of e4m3's exponents are met, subnormals
+/// too.
 SMLA_HD inline bool has_low_codes(const ValueSpec& s, int32_t group) { return !is_needle(s) && (group & 1) != 0; }
 
 /// fp8_656: the e4m3 code of latent channel c < 512.

@@ -131,7 +131,9 @@ void print_row(const ThroughputRow& row) {
 
 }  // namespace
 
-int BenchResult::exit_status() const { return signal != 0 ? 128 + signal : red > 0 ? kThroughputRed : timed > 0 || planned == 0 ? kAllGreen : kNoPass; }
+int BenchResult::exit_status() const {
+  return signal != 0 ? 128 + signal : red > 0 ? kThroughputRed : timed > 0 || planned == 0 ? kAllGreen : kNoPass;
+}
 
 BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs) {
   const Options& options = job.options;

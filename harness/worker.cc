@@ -62,8 +62,8 @@ struct Worker::Impl {
   int starts = 0;
   uint64_t number = 0;
 
-  // Emptied first: rows of an earlier answer must not be there to be taken for this one's. A living worker keeps its black box: it writes there at any
-  // time, and a page that is gone for a moment is a SIGBUS.
+  // Emptied first: rows of an earlier answer must not be there to be taken for this one's. A living worker keeps its black box: it writes there at
+  // any time, and a page that is gone for a moment is a SIGBUS.
   void resize_shared(int64_t rows_bytes) {
     if (ftruncate(shared.get(), process ? kRowsOffset : 0) != 0 || ftruncate(shared.get(), kRowsOffset + rows_bytes) != 0)
       throw std::system_error(errno, std::generic_category(), "resizing the judged rows");

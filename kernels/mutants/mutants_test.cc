@@ -240,7 +240,8 @@ TEST_CASE("every mutant differs from its base somewhere, and declares what its b
     const bool hangs = std::string(mutant.name) == "mut_hangs_on_invalid_tile";
     const int seen = asked_apart([&] { return bench().first_difference(kernel, base); }, hangs ? 2 : 100);
     INFO(mutant.name);
-    if (std::getenv("SMLA_SHOW")) std::printf("%-36s %s\n", mutant.name, seen == 0 ? "-" : seen > kHung - 1 ? "crash or hang" : kCases[seen - 1].line);
+    if (std::getenv("SMLA_SHOW"))
+      std::printf("%-36s %s\n", mutant.name, seen == 0 ? "-" : seen > kHung - 1 ? "crash or hang" : kCases[seen - 1].line);
     REQUIRE(seen != kThrew);
     CHECK((seen == kHung) == hangs);
     CHECK(seen != 0);
