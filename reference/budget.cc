@@ -46,14 +46,17 @@ ScoreError score_error(const Contract& contract, const Case& c) {
           contract.acc == Acc::fp22};
 }
 
-double p_underflow(const Contract& contract, FloatType q_dtype) {
-  switch (contract.p == Rounding::q ? (q_dtype == FloatType::bf16 ? Rounding::bf16 : Rounding::fp16) : contract.p) {
+double p_underflow(const Contract& contract, const Case& c) {
+  // Where the largest P may be as small as 1/2, what is lost weighs twice. Folded into P, the scales of a tile and group are divided by a power of
+  // two so that the largest is in [1/2, 1); the generator's lie within a factor of 2 of each other, so each is at least 1/4.
+  const double smallest_factor = contract.p_max == PMax::one ? 1 : c.kv_format == KvFormat::fp8_656 ? 0.125 : 0.5;
+  switch (contract.p == Rounding::q ? (c.q_dtype == FloatType::bf16 ? Rounding::bf16 : Rounding::fp16) : contract.p) {
     case Rounding::fp16:
-      return 0x1p-25;
+      return 0x1p-25 / smallest_factor;
     case Rounding::e4m3:
-      return 0x1p-10 / contract.p_scale;
+      return 0x1p-10 / contract.p_scale / smallest_factor;
     default:
-      return 0x1p-126;
+      return 0x1p-126 / smallest_factor;
   }
 }
 double out_underflow(FloatType q_dtype) { return q_dtype == FloatType::fp16 ? 0x1p-24 : 0x1p-126; }
@@ -75,7 +78,7 @@ RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, co
   const double n = block.n[row];
   const double arithmetic2 = kE * kE * (n + 12) + (error.fp22 ? kEAcc * kEAcc * n / 32 : 0);
   const double of_A = square(u.p) + square(u.v) + square(u.part) + arithmetic2, of_out2 = square(u.part) + arithmetic2;
-  const double p_eta2 = square(p_underflow(contract, c.q_dtype) * block.p_max[row]), out_eta = out_underflow(c.q_dtype);
+  const double p_eta2 = square(p_underflow(contract, c) * block.p_max[row]), out_eta = out_underflow(c.q_dtype);
   std::vector<double> q;
   if (error.u_q > 0) {
     std::vector<uint16_t> bits(c.d_qk);
@@ -99,35 +102,45 @@ RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, co
   }
   budget.score_share = sum_scores / sum;
 
-  budget.lse = lse_budget(block.lse[row], block.x_max[row], scores.lse_var[row], block.sum_pt2[row], block.pt_max[row], n, sink_of(in, h), contract,
-                          c.q_dtype);
+  double lse_var = scores.lse_var[row];
+  if (error.u_q > 0) {  // an error of q_c moves every score by sm_scale q_c k_c, their mean by as much with the mean of k
+    const auto moved = c.sm_scale * Eigen::Map<const Eigen::ArrayXd>(q.data(), c.d_qk) * block.k_mean.row(row).transpose().array();
+    lse_var += square(error.u_q) * (moved.square().sum() + square(moved.sum()) / 8);
+  }
+  budget.lse =
+      lse_budget({block.lse[row], block.x_max[row], lse_var, n, block.sum_pt2[row], block.pt_max[row], block.lost[row]}, sink_of(in, h), contract, c);
   return budget;
 }
 
-LseBudget lse_budget(double lse, double x_max, double lse_var, double sum_pt2, double pt_max, double n, double sink, const Contract& contract,
-                     FloatType q_dtype) {
+LseBudget lse_budget(const LseSums& sums, double sink, const Contract& contract, const Case& c) {
   if (!contract.sink_in_lse) sink = -kInfinity;
-  const double keep = 1 / (1 + std::exp(sink - lse));   // the sink adds exactly exp(s): this share of an error of exp(lse) is left
-  double variance3 = lse_var + kE * kE * n, fixed = 0;  // n additions in fp32, in any order
+  const auto with_sink = [sink](double y) {  // log(exp(y) + exp(sink)), whose slope is at most 1 and largest above
+    const double top = std::max(y, sink);
+    return std::isinf(top) ? top : top + std::log1p(std::exp(-std::fabs(y - sink)));
+  };
+  double variance3 = sums.var + kE * kE * sums.n / 12, fixed = sums.lost;
   if (contract.row_sum == RowSum::rounded) {
-    const double u_p = unit_roundoff(contract.p, q_dtype);
-    variance3 += square(u_p) * sum_pt2 + n * square(p_underflow(contract, q_dtype) * pt_max);
-    fixed = u_p / 4;
+    const double u_p = unit_roundoff(contract.p, c.q_dtype);
+    variance3 += square(u_p) * sums.sum_pt2 + sums.n * square(p_underflow(contract, c) * sums.pt_max);
+    fixed += u_p / 4;
   }
   LseBudget budget;
-  budget.expected = keep == 0 ? sink : lse - std::log(keep);
-  budget.random = 6 * keep * std::sqrt(variance3 / 3);
-  budget.fixed =
-      keep * fixed + lse_rounding(budget.expected, std::fabs(lse) + std::fabs(x_max) + (std::isfinite(sink) ? std::fabs(sink) : 0), contract);
+  budget.expected = with_sink(sums.lse);
+  if (std::isinf(budget.expected)) return budget;
+  const double magnitude = std::fabs(sums.lse) + std::fabs(sums.x_max) + (std::isinf(sink) ? 0 : std::fabs(sink));
+  budget.random = with_sink(sums.lse + 6 * std::sqrt(variance3 / 3)) - budget.expected;
+  budget.fixed = with_sink(sums.lse + fixed) - budget.expected + lse_rounding(budget.expected, magnitude, contract);
   return budget;
 }
 
+double fp32_rounding(double magnitude) { return 4 * kE * (magnitude + 1); }
+
 double lse_rounding(double expected, double magnitude, const Contract& contract) {
-  if (!std::isfinite(expected)) return 0;
+  if (std::isinf(expected)) return 0;
   const double unit = contract.lse_base == LseBase::two ? std::numbers::ln2 : 1;  // of what is stored, in base e
   const int bits = contract.lse_dtype == LseType::bf16 ? 8 : 24;
   const double value = std::max(std::fabs(expected) / unit, 0x1p-126);
-  return 4 * kE * (magnitude + 1) + unit * std::ldexp(1.0, std::ilogb(value) - bits);
+  return fp32_rounding(magnitude) + unit * std::ldexp(1.0, std::ilogb(value) - bits);
 }
 
 void judge_lse(double lse, const LseBudget& budget, const Contract& contract, RowStats& stats) {
@@ -172,7 +185,9 @@ RowStats judge_row(const OracleBlock& block, int64_t row, const Inputs& in, cons
   const RowBudget budget = row_budget(block, row, in, contract, split);
   const ScoreError error = score_error(contract, in.c);
   const Roundoff u(contract, in.c, split);
-  const double widen = u.out + u.part + u.p + u.v + (error.fp22 ? kEAcc * block.n[row] / 32 : 0), out_eta = out_underflow(in.c.q_dtype);
+  // Splits are merged with weights exp(lse_i - lse), in fp32: the sum of these is 1 but for the rounding of the lse.
+  const double merged = fp32_rounding(std::fabs(block.lse[row]) + std::fabs(block.x_max[row]));
+  const double widen = u.out + u.part + u.p + u.v + merged + (error.fp22 ? kEAcc * block.n[row] / 32 : 0), out_eta = out_underflow(in.c.q_dtype);
   stats.judged = !block.scores_for(error).beyond[row];
   for (int32_t d = 0; d < block.d_v; ++d) {
     const double got = out[d], ref = block.out(row, d);

@@ -65,9 +65,13 @@ struct LseBudget {
   double random = 0, fixed = 0;  // 6 standard deviations; and what bounds the rest
   double limit() const { return random + fixed; }
 };
-/// From the row's lse without sink, its largest score, its sum m pt^2 sx^2, sum m pt^2, largest pt and number of keys.
-LseBudget lse_budget(double lse, double x_max, double lse_var, double sum_pt2, double pt_max, double n, double sink, const Contract& contract,
-                     FloatType q_dtype);
+/// What it follows from: of a row without its sink. Default: of one key with all the weight.
+struct LseSums {
+  double lse = 0, x_max = 0;
+  double var = 0;  // 3 variances of the lse from errors of scores
+  double n = 1, sum_pt2 = 1, pt_max = 1, lost = 0;
+};
+LseBudget lse_budget(const LseSums& sums, double sink, const Contract& contract, const Case& c);
 
 /// The budget of one row that is not empty.
 struct RowBudget {
@@ -81,8 +85,9 @@ RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, co
 void judge_lse(double lse, const LseBudget& budget, const Contract& contract, RowStats& stats);
 /// Fills all of a row that has no valid index. `sink`: of its head, -inf if none.
 void judge_empty_row(std::span<const float> out, double lse, double sink, const Contract& contract, RowStats& stats);
-/// What bounds an lse near `expected` beside its random part: fp32 arithmetic on numbers of size `magnitude`, and half an ulp of the declared type
-/// and base.
+/// What fp32 arithmetic on scores and lse of size `magnitude` may lose, base e.
+double fp32_rounding(double magnitude);
+/// The same and half an ulp of the declared type and base, for an lse near `expected`.
 double lse_rounding(double expected, double magnitude, const Contract& contract);
 
 /// What counts for P, V, split partials and out under a declaration: unit roundoffs, 0 where nothing is lost.
@@ -97,7 +102,7 @@ double sink_of(const Inputs& in, int64_t h);
 
 /// What `contract` does to out and P below their ranges: half the smallest subnormal of P (fp16, e4m3), the smallest subnormal of out; 2^-126 where
 /// flushing to zero is allowed.
-double p_underflow(const Contract& contract, FloatType q_dtype);
+double p_underflow(const Contract& contract, const Case& c);
 double out_underflow(FloatType q_dtype);
 
 }  // namespace smla

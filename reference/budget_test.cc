@@ -151,20 +151,16 @@ struct Model {
 };
 
 TEST_CASE("sigma and the random part of the lse limit are what simulated errors show") {
-  const auto model = GENERATE(
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {}, false, 0.95, 1.03},                                      // P and out
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=3 sink=finite", {}, false, 0.95, 1.05},                            // few keys
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.p = Rounding::fp32, .acc = Acc::fp22}, false, 0.8, 1.05},  // scores
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100",
-            {.k = Rounding::e4m3, .p = Rounding::fp32},
-            false,
-            0.6,
-            1.1},  // K: equal codes round alike, which is not drawn here
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.q = Rounding::e4m3, .p = Rounding::fp32}, false, 0.6, 1.2},  // Q: common to all keys
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.v = Rounding::e4m3}, false, 0.95, 1.05},
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.p = Rounding::e4m3, .p_scale = 8}, false, 0.95, 1.05},  // with underflow
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=50 topk=40 pattern=duplicates", {.p = Rounding::fp16}, false, 0.95, 1.05},
-      Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.p = Rounding::fp32, .part = Rounding::bf16}, true, 0.7, 1.05});
+  const auto model =
+      GENERATE(Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {}, false, 0.95, 1.03},                                        // P and out
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=3 sink=finite", {}, false, 0.95, 1.05},                              // few keys
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.p = Rounding::fp32, .acc = Acc::fp22}, false, 0.8, 1.05},    // scores
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.k = Rounding::e4m3, .p = Rounding::fp32}, false, 0.6, 1.1},  // K
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.q = Rounding::e4m3, .p = Rounding::fp32}, false, 0.4, 1},    // Q
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.v = Rounding::e4m3}, false, 0.95, 1.05},
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.p = Rounding::e4m3, .p_scale = 8}, false, 0.95, 1.05},  // with underflow
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=50 topk=40 pattern=duplicates", {.p = Rounding::fp16}, false, 0.95, 1.05},
+               Model{"decode b=1 s_q=1 h_q=2 s_kv=400 topk=100", {.p = Rounding::fp32, .part = Rounding::bf16}, true, 0.7, 1.05});
   CAPTURE(model.line, declared(model.contract, FloatType::bf16));
   const Inputs in = inputs(model.line);
   const Case& c = in.c;
@@ -184,6 +180,16 @@ TEST_CASE("sigma and the random part of the lse limit are what simulated errors 
   const auto draw = [&](int64_t count, double bound) {
     return Eigen::VectorXd(Eigen::VectorXd::NullaryExpr(count, [&] { return bound * uniform(generator); }));
   };
+  // Operands: values of one significand (of 8) round alike, in K those under one scale.
+  const auto round_alike = [&](Eigen::VectorXd& values, double bound, int64_t per_scale) {
+    for (int64_t begin = 0; bound > 0 && begin < values.size(); begin += per_scale) {
+      const Eigen::VectorXd drawn = draw(8, bound);
+      for (int64_t d = begin; d < std::min(begin + per_scale, values.size()); ++d) {
+        int exponent;
+        values[d] *= 1 + drawn[static_cast<int>(16 * std::fabs(std::frexp(values[d], &exponent))) % 8];
+      }
+    }
+  };
   const Roundoff u(model.contract, c, model.split);
   for (int32_t h = 0; h < c.h_q; ++h) {
     std::vector<uint16_t> bits(c.d_qk);
@@ -191,17 +197,17 @@ TEST_CASE("sigma and the random part of the lse limit are what simulated errors 
     q_row(in, 0, h, bits.data());
     decode16(bits.data(), c.q_dtype, c.d_qk, q.data());
     const RowBudget budget = row_budget(block, h, in, model.contract, model.split);
-    const double p_bound = p_underflow(model.contract, c.q_dtype) * block.p_max[h], sink = sink_of(in, h);
+    const double p_bound = p_underflow(model.contract, c) * block.p_max[h], sink = sink_of(in, h);
     double sum_z2 = 0, sum_lse2 = 0;
     const int trials = 150;
     for (int trial = 0; trial < trials; ++trial) {
       Eigen::VectorXd q_rounded = q;
-      if (error.u_q > 0) q_rounded.array() *= 1 + draw(c.d_qk, error.u_q).array();
+      round_alike(q_rounded, error.u_q, c.d_qk);
       Eigen::VectorXd x(n), p(n), p_error = draw(n, 1), p_lost = draw(n, p_bound);
       RowMatrixXd V = K.leftCols(c.d_v);
       for (int64_t i = 0; i < n; ++i) {
         Eigen::VectorXd k = K.row(i).transpose();
-        if (error.u_k > 0) k.array() *= 1 + draw(c.d_qk, error.u_k).array();
+        round_alike(k, error.u_k, 128);
         if (u.v > 0) V.row(i).array() *= 1 + draw(c.d_v, u.v).transpose().array();
         // What is left of sx: the accumulator's and fp32's share.
         const double own = ScoreError{0, 0, error.fp22}.sx2(q.squaredNorm() * k.squaredNorm() * c.sm_scale * c.sm_scale, 0, block.x_max[h], c.d_qk);
@@ -228,7 +234,7 @@ TEST_CASE("sigma and the random part of the lse limit are what simulated errors 
     CAPTURE(h, rms, lse_rms, budget.score_share);
     CHECK(rms > model.low);
     CHECK(rms < model.high);
-    if (error.fp22 || error.u_k > 0) {  // else the lse is exact in this model but for fp32's share
+    if (error.fp22 || error.rounded()) {  // else the lse is exact in this model but for fp32's share
       CHECK(lse_rms > 0.8);
       CHECK(lse_rms < 1.15);
     }

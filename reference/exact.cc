@@ -40,7 +40,7 @@ Exact exact_needle(const Inputs& in, int64_t t, int32_t h, int64_t slot, int32_t
     exact.out.push_back(sink == std::numeric_limits<double>::infinity() ? 0 : k[d]);
     exact.allowed.push_back(contract.p_max == PMax::any ? (u.p + u.part + u.out) * std::fabs(exact.out[d]) : 0);
   }
-  exact.lse = lse_budget(x + std::log(multiplicity), x, lse_var, 1, 1, 1, sink, contract, c.q_dtype);  // the one key has all the weight
+  exact.lse = lse_budget({.lse = x + std::log(multiplicity), .x_max = x, .var = lse_var}, sink, contract, c);
   return exact;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One token is three steps, each cut into tasks of a fixed size, so that no result depends on the number of threads:
 //   score   kKeys keys      decode K, X = sm_scale Q K^T                                              (W = sm_scale^2 Q^2 K^2^T if Q or K is rounded)
-//   soften  one head        softmax of a row of X; the left operands P and L = [m P^2; m P^2 sx^2 ...]
-//   weigh   kColumns of V   out = P V, [A; B ...] = L V^2                                             (C = P V^2 if Q is rounded)
+//   soften  one head        softmax of a row of X; the left operands P and L = [m P^2; m P^2 sx^2 ...], without the sink
+//   weigh   kColumns of V   out = P V, [A; B ...] = L V^2, times what the sink leaves               (C = P V^2, k_mean = P K if Q is rounded)
 #include "reference/oracle.h"
 
 #include <algorithm>
@@ -46,6 +46,7 @@ struct Scratch {
   RowMatrixXd Q, K;            // [h_q][d_qk], [n][d_qk]
   RowMatrixXd X, W, P, L;      // [h_q][n], [h_q][n], [h_q][n], [(1 + scores) h_q][n]
   Eigen::VectorXd q2, k2;      // |q|^2 [h_q], |k|^2 [n]
+  Eigen::ArrayXd keep;         // [h_q]: what the sink leaves of every weight
   std::vector<int64_t> entry;  // [n]: of Rows
   Eigen::ArrayXd m;            // [n]: how often the row names the slot
   Scratch(const Case& c, int64_t max_n, int64_t num_scores, bool rounded)
@@ -57,6 +58,7 @@ struct Scratch {
         L((1 + num_scores) * c.h_q, max_n),
         q2(c.h_q),
         k2(max_n),
+        keep(c.h_q),
         m(max_n) {}
 };
 
@@ -101,23 +103,25 @@ class Token {
     const double sum = p.sum(), lse = x_max + std::log(sum);
     p /= sum;
     const double sink = in_.sink.empty() ? -kInfinity : in_.sink[h];
-    const double keep = 1 / (1 + std::exp(sink - lse));  // what the sink leaves of every weight
+    const double keep = s_.keep[h] = 1 / (1 + std::exp(sink - lse));  // what the sink leaves of every weight
 
     const double sm_scale = in_.c.sm_scale, q2 = s_.q2[h] * sm_scale * sm_scale;
     for (int64_t index = 0; index < std::ssize(block_.scores); ++index) {
       auto& scores = block_.scores[index];
+      ScoreError own = scores.error;  // of each key: an error of q is common to all
+      own.u_q = 0;
       auto mp2sx2 = s_.L.row((1 + index) * h_q_ + h).head(n_);
       double lse_var = 0;
       bool beyond = false;
       for (int64_t k = 0; k < n_; ++k) {
-        const double sx2 = scores.error.sx2(q2 * s_.k2[k], scores.error.rounded() ? s_.W(h, k) : 0, x[k], in_.c.d_qk);
-        const double mpt2sx2 = s_.m[k] * p[k] * p[k] * sx2;
-        lse_var += mpt2sx2;
-        mp2sx2[k] = keep * keep * mpt2sx2;
+        const double norm2 = q2 * s_.k2[k], w = scores.error.rounded() ? s_.W(h, k) : 0, mp2_k = s_.m[k] * p[k] * p[k];
+        const double sx2 = scores.error.sx2(norm2, w, x[k], in_.c.d_qk);
+        lse_var += mp2_k * (own == scores.error ? sx2 : own.sx2(norm2, w, x[k], in_.c.d_qk));
+        mp2sx2[k] = mp2_k * sx2;
         beyond |= sx2 > 0.04 && p[k] * std::exp(3 * std::sqrt(sx2)) > 0.02;
       }
       scores.lse_var[row] = lse_var;
-      scores.b[row] = keep * keep * lse_var;
+      scores.b[row] = keep * keep * mp2sx2.sum();
       scores.beyond[row] = beyond;
     }
     mp2 = s_.m.head(n_).transpose() * p.array().square();
@@ -127,8 +131,12 @@ class Token {
     block_.sum_pt2[row] = mp2.sum();
     block_.pt_max[row] = p.maxCoeff();
     block_.p_max[row] = keep * block_.pt_max[row];
-    mp2 *= keep * keep;
-    p *= keep;
+    double lost = 0;  // by weights that lie within half an ulp of the row sum of 0 or of the largest weight
+    for (int64_t k = 0; k < n_; ++k) {
+      const double distance = std::min(p[k], block_.pt_max[row] - p[k]);
+      if (distance <= 0x1p-24) lost += distance;
+    }
+    block_.lost[row] = lost;
   }
 
   void weigh(int64_t task) {
@@ -154,13 +162,15 @@ class Token {
       block_.v_max(i_, first + d) = high[d];
     }
 
-    const auto of_rows = [&](RowMatrixXd& M) { return M.block(i_ * h_q_, first, h_q_, count); };
-    of_rows(block_.out).noalias() = s_.P.leftCols(n_) * V;
-    const RowMatrixXd products = s_.L.leftCols(n_) * V2;
-    of_rows(block_.A) = products.topRows(h_q_);
+    const auto store = [&](RowMatrixXd& M, const auto& product, const auto& factor) {
+      M.block(i_ * h_q_, first, h_q_, count) = factor.matrix().asDiagonal() * product;
+    };
+    const RowMatrixXd sums = s_.P.leftCols(n_) * V, sums2 = s_.L.leftCols(n_) * V2;
+    store(block_.out, sums, s_.keep);
+    store(block_.A, sums2.topRows(h_q_), s_.keep.square());
     for (int64_t index = 0; index < std::ssize(block_.scores); ++index)
-      of_rows(block_.scores[index].B) = products.middleRows((1 + index) * h_q_, h_q_);
-    if (block_.C.rows() > 0) of_rows(block_.C).noalias() = s_.P.leftCols(n_) * V2;
+      store(block_.scores[index].B, sums2.middleRows((1 + index) * h_q_, h_q_), s_.keep.square());
+    if (block_.C.rows() > 0) store(block_.C, s_.P.leftCols(n_) * V2, s_.keep);
   }
 
   /// `threads` > 1 only where no thread runs above.
@@ -169,6 +179,7 @@ class Token {
     parallel_for(threads, (n_ + kKeys - 1) / kKeys, [&](int64_t task, int) { score(task); });
     parallel_for(threads, h_q_, [&](int64_t h, int) { soften(h); });
     parallel_for(threads, (block_.d_v + kColumns - 1) / kColumns, [&](int64_t task, int) { weigh(task); });
+    if (block_.k_mean.rows() > 0) block_.k_mean.middleRows(i_ * h_q_, h_q_).noalias() = s_.P.leftCols(n_) * s_.K.topRows(n_);
   }
 
  private:
@@ -190,14 +201,14 @@ OracleBlock empty_block(const Case& c, std::span<const int64_t> tokens, const Or
   const auto per_row = Eigen::VectorXd::Zero(rows);
   block.out = block.A = rows_d_v;
   block.sum_v2 = block.v_min = block.v_max = block.v_mean = tokens_d_v;
-  block.n = block.p_max = block.pt_max = block.sum_pt2 = per_row;
+  block.n = block.p_max = block.pt_max = block.sum_pt2 = block.lost = per_row;
   block.lse = block.x_max = Eigen::VectorXd::Constant(rows, -kInfinity);
   std::vector<ScoreError> errors = {ScoreError{}};
   for (const auto& error : options.score_errors)
     if (std::find(errors.begin(), errors.end(), error) == errors.end()) errors.push_back(error);
   for (const auto& error : errors) {
     block.scores.push_back({error, rows_d_v, per_row, per_row, std::vector<uint8_t>(rows)});
-    if (error.u_q > 0) block.C = rows_d_v;
+    if (error.u_q > 0) block.C = rows_d_v, block.k_mean = RowMatrixXd::Zero(rows, c.d_qk);
   }
   return block;
 }

@@ -21,8 +21,8 @@ struct ScoreError {
   /// sx^2 = 3 variances of the score x = sm_scale q.k. norm2 = (|q| |k| sm_scale)^2; w = sm_scale^2 sum_c (q_c k_c)^2, read only if rounded().
   double sx2(double norm2, double w, double x, int32_t d_qk) const {
     constexpr double e2 = 0x1p-48, e_acc2 = 0x1p-28;
-    double sum = (4 * e2 + (fp22 ? e_acc2 * d_qk / 32 : 0)) * norm2 + (16 * e2 + u_k * u_k / 16) * x * x + 0x1p-46;
-    if (rounded()) sum += (u_k * u_k + u_q * u_q) * w;
+    double sum = (4 * e2 + (fp22 ? e_acc2 * d_qk / 32 : 0)) * norm2 + 16 * e2 * x * x + 0x1p-46;
+    if (rounded()) sum += u_k * u_k * (w + x * x / 16) + u_q * u_q * (w + x * x / 8);
     return sum;
   }
   bool rounded() const { return u_q > 0 || u_k > 0; }
@@ -42,7 +42,8 @@ struct OracleBlock {
   std::vector<int64_t> tokens;
   RowMatrixXd out;           // [rows][d_v]
   RowMatrixXd A;             // [rows][d_v]: sum m p^2 v^2
-  RowMatrixXd C;             // [rows][d_v]: sum p v^2; empty unless some score error rounds Q
+  RowMatrixXd C;             // [rows][d_v]: sum p v^2; empty, like the next, unless some score error rounds Q
+  RowMatrixXd k_mean;        // [rows][d_qk]: sum pt k
   RowMatrixXd sum_v2;        // [tokens][d_v]: sum m v^2
   RowMatrixXd v_min, v_max;  // [tokens][d_v]: the hull of v over the valid keys
   RowMatrixXd v_mean;        // [tokens][d_v]: mean over the valid keys (an impostor, and the answer of exact_mean)
@@ -50,7 +51,7 @@ struct OracleBlock {
     ScoreError error;
     RowMatrixXd B;                // [rows][d_v]: sum m p^2 sx^2 v^2
     Eigen::VectorXd b;            // [rows]: sum m p^2 sx^2
-    Eigen::VectorXd lse_var;      // [rows]: sum m pt^2 sx^2
+    Eigen::VectorXd lse_var;      // [rows]: sum m pt^2 sx^2, without what the rounding of Q adds: that is common to all keys (see k_mean)
     std::vector<uint8_t> beyond;  // [rows]: some key with pt exp(3 sx) > 2 % has sx > 0.2: beyond the linearisation
   };
   std::vector<Scores> scores;       // [0]: the default ScoreError; then the others asked for
@@ -58,6 +59,7 @@ struct OracleBlock {
   Eigen::VectorXd n;                // [rows]: valid entries
   Eigen::VectorXd p_max;            // [rows]: largest final weight, sink included
   Eigen::VectorXd pt_max, sum_pt2;  // [rows]: sink left out; sum m pt^2; n_eff = 1 / sum_pt2
+  Eigen::VectorXd lost;             // [rows]: share of the row sum that fp32 additions may lose, not at random (README, "lse")
   double generate_ms = 0, compute_ms = 0;
   int64_t rows() const { return static_cast<int64_t>(tokens.size()) * h_q; }
   /// Throws std::logic_error where the oracle was not asked for it.

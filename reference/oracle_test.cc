@@ -39,10 +39,10 @@ std::vector<int64_t> all_tokens(const Inputs& in) {
 
 /// One row by the definition, in loops over scalars of long double.
 struct Row {
-  std::vector<long double> out, A, C, sum_v2, v_min, v_max, v_mean;
+  std::vector<long double> out, A, C, k_mean, sum_v2, v_min, v_max, v_mean;
   std::vector<std::vector<long double>> B;
   std::vector<long double> b, lse_var;
-  long double lse = -kInfinity, x_max = -kInfinity, n = 0, p_max = 0, pt_max = 0, sum_pt2 = 0;
+  long double lse = -kInfinity, x_max = -kInfinity, n = 0, p_max = 0, pt_max = 0, sum_pt2 = 0, lost = 0;
 };
 Row by_definition(const Inputs& in, int64_t t, int32_t h, const std::vector<ScoreError>& errors) {
   const int32_t d_v = in.c.d_v, k_t = in.topk_length.empty() ? in.c.topk : std::clamp(in.topk_length[t], 0, in.c.topk);
@@ -54,6 +54,7 @@ Row by_definition(const Inputs& in, int64_t t, int32_t h, const std::vector<Scor
   const auto zero = std::vector<long double>(d_v);
   row.out = row.A = row.C = row.sum_v2 = row.v_mean = zero;
   row.v_min = row.v_max = zero;
+  row.k_mean.resize(in.c.d_qk);
   row.B.assign(errors.size(), zero);
   row.b = row.lse_var = std::vector<long double>(errors.size());
   row.n = static_cast<long double>(slots.size());
@@ -77,6 +78,7 @@ Row by_definition(const Inputs& in, int64_t t, int32_t h, const std::vector<Scor
   for (size_t i = 0; i < slots.size(); ++i) {
     const auto k = k_of(in, slots[i]);
     const long double pt = std::exp(x[i] - row.lse), p = keep * pt, m = times[slots[i]];
+    for (int32_t d = 0; d < in.c.d_qk; ++d) row.k_mean[d] += pt * k[d];
     row.p_max = std::max(row.p_max, p);
     row.pt_max = std::max(row.pt_max, pt);
     row.sum_pt2 += m * pt * pt;
@@ -86,9 +88,10 @@ Row by_definition(const Inputs& in, int64_t t, int32_t h, const std::vector<Scor
       const long double e = 0x1p-24, e_acc = errors[s].fp22 ? 0x1p-14 : 0, u_k = errors[s].u_k, u_q = errors[s].u_q;
       long double sx2 = 4 * e * e * q2 * k2 * sm_scale * sm_scale + 16 * e * e * x[i] * x[i] + 0x1p-46;
       sx2 += e_acc * e_acc * q2 * k2 * sm_scale * sm_scale * in.c.d_qk / 32;
-      sx2 += (u_k * u_k + u_q * u_q) * sm_scale * sm_scale * w + u_k * u_k * x[i] * x[i] / 16;
-      row.b[s] += m * p * p * sx2;
+      sx2 += u_k * u_k * (sm_scale * sm_scale * w + x[i] * x[i] / 16);
       row.lse_var[s] += m * pt * pt * sx2;
+      sx2 += u_q * u_q * (sm_scale * sm_scale * w + x[i] * x[i] / 8);
+      row.b[s] += m * p * p * sx2;
       for (int32_t d = 0; d < d_v; ++d) row.B[s][d] += m * p * p * sx2 * k[d] * k[d];
     }
     for (int32_t d = 0; d < d_v; ++d) {
@@ -96,6 +99,10 @@ Row by_definition(const Inputs& in, int64_t t, int32_t h, const std::vector<Scor
       row.out[d] += p * v, row.A[d] += m * p * p * v * v, row.C[d] += p * v * v, row.sum_v2[d] += m * v * v, row.v_mean[d] += v / row.n;
       row.v_min[d] = std::min(row.v_min[d], v), row.v_max[d] = std::max(row.v_max[d], v);
     }
+  }
+  for (const auto each : x) {
+    const long double pt = std::exp(each - row.lse), distance = std::min(pt, row.pt_max - pt);
+    if (distance <= 0x1p-24L) row.lost += distance;
   }
   return row;
 }
@@ -119,7 +126,7 @@ TEST_CASE("the oracle is the definition, for every sum that it returns") {
                "decode b=1 s_q=1 h_q=5 s_kv=800 topk=600 kv_format=fp8_656 q_dtype=fp16 rope_dtype=fp16 values=late_max pattern=sorted");
   CAPTURE(line);
   const Inputs in = make_inputs(parse_line(line));
-  const std::vector<ScoreError> errors = {{}, {0x1p-8, 0, false}, {0x1p-8, 0x1p-11, true}};
+  const std::vector<ScoreError> errors = {{}, {0, 0x1p-8, false}, {0x1p-4, 0x1p-11, true}};
   const OracleBlock block = oracle(in, all_tokens(in), {.threads = 2, .score_errors = {errors[1], errors[2], errors[1]}});
   REQUIRE(block.scores.size() == 3);
   REQUIRE(block.rows() == in.tokens() * in.c.h_q);
@@ -130,6 +137,7 @@ TEST_CASE("the oracle is the definition, for every sum that it returns") {
     CHECK(near_row(block.out, row, want.out));
     CHECK(near_row(block.A, row, want.A));
     CHECK(near_row(block.C, row, want.C));
+    CHECK(near_row(block.k_mean, row, want.k_mean));
     CHECK(near_row(block.sum_v2, t, want.sum_v2));
     CHECK(near_row(block.v_min, t, want.v_min));
     CHECK(near_row(block.v_max, t, want.v_max));
@@ -144,9 +152,10 @@ TEST_CASE("the oracle is the definition, for every sum that it returns") {
     CHECK(block.n[row] == want.n);
     CHECK(near(block.p_max[row], want.p_max, want.p_max));
     CHECK(near(block.pt_max[row], want.pt_max, want.pt_max));
+    CHECK(near(block.lost[row], want.lost, 1e-6L));
     CHECK(near(block.sum_pt2[row], want.sum_pt2, want.sum_pt2));
   }
-  CHECK_THROWS_AS(block.scores_for({0x1p-4, 0, false}), std::logic_error);
+  CHECK_THROWS_AS(block.scores_for({0x1p-4, 0x1p-4, false}), std::logic_error);
 }
 
 TEST_CASE("closed forms") {
