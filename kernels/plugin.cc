@@ -76,8 +76,7 @@ const smla_kernel& Plugin::find(std::string_view name) const {
     if (kernel->name == name) return *kernel;
     names.push_back(kernel->name);
   }
-  const std::string near = nearest(name, names.data(), names.size());
-  throw UsageError(fmt::format("plug-in {}: no kernel '{}'{}", path_, name, near.empty() ? "" : "; did you mean '" + near + "'?"));
+  throw_unknown_value("kernel of " + path_, name, names.data(), names.size());
 }
 
 }  // namespace smla

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/registry.h"
 
-#include <algorithm>
-
 #include "cases/words.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/mutants/mutant.h"
@@ -29,13 +27,6 @@ std::vector<KernelEntry> make_table() {
   return table;
 }
 
-[[noreturn]] void throw_unknown(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const KernelEntry& entry : kernels()) names.push_back(entry.kernel->name);
-  const std::string near = nearest(name, names.data(), names.size());
-  throw UsageError("unknown kernel '" + std::string(name) + "'" + (near.empty() ? "; `smla list` names them" : "; did you mean '" + near + "'?"));
-}
-
 }  // namespace
 
 std::string_view name_of(KernelGroup group) {
@@ -56,35 +47,12 @@ std::vector<const smla_kernel*> kernels(KernelGroup group) {
 }
 
 const smla_kernel& find_kernel(std::string_view name) {
-  for (const KernelEntry& entry : kernels())
+  std::vector<std::string_view> names;
+  for (const KernelEntry& entry : kernels()) {
     if (entry.kernel->name == name) return *entry.kernel;
-  throw_unknown(name);
-}
-
-std::vector<const smla_kernel*> match_kernels(std::string_view patterns, KernelGroup group) {
-  std::vector<bool> chosen(kernels().size());
-  for (size_t begin = 0; begin <= patterns.size();) {
-    const size_t end = std::min(patterns.find(',', begin), patterns.size());
-    const std::string_view pattern = patterns.substr(begin, end - begin);
-    bool matched = false;
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      const KernelEntry& entry = kernels()[i];
-      if (entry.kernel->name != pattern && !(entry.group == group && glob_match(pattern, entry.kernel->name))) continue;
-      chosen[i] = matched = true;
-    }
-    if (!matched) throw_unknown(pattern);
-    begin = end + 1;
+    names.push_back(entry.kernel->name);
   }
-  std::vector<const smla_kernel*> found;
-  for (size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i]) found.push_back(kernels()[i].kernel);
-  return found;
-}
-
-bool glob_match(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern[0] == '*') return glob_match(pattern.substr(1), text) || (!text.empty() && glob_match(pattern, text.substr(1)));
-  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && glob_match(pattern.substr(1), text.substr(1));
+  throw_unknown_value("kernel", name, names.data(), names.size());
 }
 
 }  // namespace smla

@@ -26,10 +26,4 @@ std::vector<const smla_kernel*> kernels(KernelGroup group);
 /// A kernel of any group. Throws UsageError naming the nearest one.
 const smla_kernel& find_kernel(std::string_view name);
 
-/// `patterns`: names and globs (* and ?), joined by commas. A glob is matched against `group`; a full name may be of any group. In the table's order,
-/// each kernel once. Throws UsageError for a pattern that matches nothing.
-std::vector<const smla_kernel*> match_kernels(std::string_view patterns, KernelGroup group = KernelGroup::built_in);
-
-bool glob_match(std::string_view pattern, std::string_view text);
-
 }  // namespace smla

@@ -11,12 +11,6 @@
 namespace smla {
 namespace {
 
-std::vector<std::string> names(const std::vector<const smla_kernel*>& kernels) {
-  std::vector<std::string> names;
-  for (const smla_kernel* kernel : kernels) names.push_back(kernel->name);
-  return names;
-}
-
 TEST_CASE("every kernel of the table is complete and has a name of its own") {
   std::set<std::string> seen;
   for (const KernelEntry& entry : kernels()) {
@@ -32,26 +26,15 @@ TEST_CASE("every kernel of the table is complete and has a name of its own") {
   }
 }
 
-TEST_CASE("kernels are found by name and by glob") {
+TEST_CASE("kernels are found by name, and by group in the table's order") {
   CHECK(std::string(find_kernel("cpu_split").name) == "cpu_split");
-  CHECK_THROWS_WITH(find_kernel("cpu_splt"), "unknown kernel 'cpu_splt'; did you mean 'cpu_split'?");
+  CHECK_THROWS_WITH(find_kernel("cpu_splt"), ContainsSubstring("cpu_splt") && ContainsSubstring("did you mean") && ContainsSubstring("cpu_split"));
   CHECK_THROWS_AS(find_kernel(""), UsageError);
-
-  CHECK(names(match_kernels("cpu_*")) == std::vector<std::string>{"cpu_naive", "cpu_split", "cpu_dense", "cpu_virtual_block_table"});
-  CHECK(names(match_kernels("cpu_split,cpu_n?ive,cpu_split")) == std::vector<std::string>{"cpu_naive", "cpu_split"});  // the table's order, each once
-  CHECK(names(match_kernels("cpu_split+part_bf16")) == std::vector<std::string>{"cpu_split+part_bf16"});  // a full name may be of any group
-  CHECK(names(match_kernels("cpu_split+p*", KernelGroup::variant)).size() >= 5);
-  CHECK_THROWS_WITH(match_kernels("cpu_split,cpu_nave"), ContainsSubstring("did you mean 'cpu_naive'?"));
-  CHECK_THROWS_AS(match_kernels("mut_*"), UsageError);  // not among the built-in ones
-  CHECK_THROWS_AS(match_kernels("cpu_split,"), UsageError);
-}
-
-TEST_CASE("globs") {
-  CHECK(glob_match("*", ""));
-  CHECK(glob_match("a*c?", "abbcd"));
-  CHECK(glob_match("*+*", "a+b"));
-  CHECK_FALSE(glob_match("a*c?", "abbc"));
-  CHECK_FALSE(glob_match("", "a"));
+  std::vector<std::string> first;
+  for (const smla_kernel* kernel : kernels(KernelGroup::built_in)) first.push_back(kernel->name);
+  first.resize(4);
+  CHECK(first == std::vector<std::string>{"cpu_naive", "cpu_split", "cpu_dense", "cpu_virtual_block_table"});
+  CHECK(kernels(KernelGroup::mutant).size() > 150);
 }
 
 TEST_CASE("contracts cross the door and come back") {

@@ -5,6 +5,8 @@
 #include <exception>
 #include <string>
 
+#include "kernels/contract.h"
+
 namespace smla::cpu {
 namespace {
 
@@ -42,23 +44,23 @@ int contract(const smla_kernel* self, const smla_problem* p, smla_contract* out)
   const Spec& spec = spec_of(self);
   const Config& config = spec.declares ? *spec.declares : spec.config;
   const bool fp8 = p->kv_format == SMLA_KV_FP8_656;
-  *out = {};
-  out->struct_size = sizeof *out;
-  out->invalid_index = static_cast<int32_t>(config.invalid_index);
-  out->padding = static_cast<int32_t>(config.padding);
-  out->lse_dtype = static_cast<int32_t>(config.lse_dtype);
-  out->lse_base = static_cast<int32_t>(config.lse_base);
-  out->empty_lse = static_cast<int32_t>(config.empty_lse);
-  out->sink_in_lse = config.sink_in_lse;
-  out->q_round = static_cast<int32_t>(config.q);
-  out->k_round = out->v_round = fp8 && config.fp8 == Fp8::dequantise ? SMLA_TYPE_Q : SMLA_TYPE_EXACT;
-  out->p_round = static_cast<int32_t>(config.p);
-  out->p_scale = config.p_scale;
-  out->row_sum = static_cast<int32_t>(config.row_sum);
-  out->p_max = (fp8 && config.fp8 == Fp8::fold) || config.max_rule != MaxRule::exact ? SMLA_P_MAX_ANY : SMLA_P_MAX_ONE;
-  out->part = static_cast<int32_t>(config.part);
-  out->deterministic = out->scale_exact = 1;
-  out->batch_invariant = p->num_splits > 0 || config.own_splits == OwnSplits::one;
+  Contract k;
+  k.invalid_index = config.invalid_index;
+  k.padding = config.padding;
+  k.lse_dtype = config.lse_dtype;
+  k.lse_base = config.lse_base;
+  k.empty_lse = config.empty_lse;
+  k.sink_in_lse = config.sink_in_lse;
+  k.q = config.q;
+  k.k = k.v = fp8 && config.fp8 == Fp8::dequantise ? Rounding::q : Rounding::exact;
+  k.p = config.p;
+  k.p_scale = config.p_scale;
+  k.row_sum = config.row_sum;
+  k.p_max = (fp8 && config.fp8 == Fp8::fold) || config.max_rule != MaxRule::exact ? PMax::any : PMax::one;
+  k.part = config.part;
+  k.deterministic = k.scale_exact = true;
+  k.batch_invariant = p->num_splits > 0 || config.own_splits == OwnSplits::one;
+  *out = to_c(k);
   return 0;
 }
 
