@@ -118,17 +118,26 @@ Inputs make_inputs(const Case& asked, const Variant& variant) {
   return in;
 }
 
-void kv_row(const Inputs& in, int64_t slot, uint8_t* row) {
+KvSource kv_source(const Inputs& in, int64_t slot) {
   if (in.c.kv_format > KvFormat::fp8_656) throw UsageError(fmt::format("kv_format={}: known, not judged yet", name_of(in.c.kv_format)));
-  const int32_t position = is_max_family(in.values.family) ? in.position(slot) : 0;  // only they ask
-  write_kv_row(in.values, in.content_key(slot), position, row);
+  return {in.content_key(slot), is_max_family(in.values.family) ? in.position(slot) : 0};
 }
 
-void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row) {
+QSource q_source(const Inputs& in, int64_t t, int32_t h) {
   const int64_t index = in.source_token(t) * in.c.h_q + h;
   const bool changed = in.variant.perturb == "q" && is_touched(t, in.tokens()) && is_touched(h, in.c.h_q);
   const uint32_t needle_key = in.needle_keys.empty() ? 0 : static_cast<uint32_t>(in.needle_keys[index]);
-  write_q_row(in.values, index + (changed ? in.tokens() * in.c.h_q : 0), needle_key, row);
+  return {index + (changed ? in.tokens() * in.c.h_q : 0), needle_key};
+}
+
+void kv_row(const Inputs& in, int64_t slot, uint8_t* row) {
+  const KvSource source = kv_source(in, slot);
+  write_kv_row(in.values, source.key, source.position, row);
+}
+
+void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row) {
+  const QSource source = q_source(in, t, h);
+  write_q_row(in.values, source.row, source.needle_key, row);
 }
 
 }  // namespace smla

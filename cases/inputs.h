@@ -12,9 +12,6 @@
 
 namespace smla {
 
-/// What the slots that no row selects, page tails, stride gaps and guard rows hold.
-enum class Poison : int32_t { nan, huge, random };
-
 /// A change of the inputs that a check asks for. Default: the case itself. One at a time, or several.
 struct Variant {
   Poison poison = Poison::nan;
@@ -80,6 +77,21 @@ struct Inputs {
 };
 /// Throws UsageError for a contradictory case.
 Inputs make_inputs(const Case& c, const Variant& variant = {});
+
+/// What a row's content is drawn from (values.h): for whoever generates rows elsewhere, as on a GPU, with kv_value, kv_code, kv_scale and q_value.
+struct KvSource {
+  int64_t key;
+  int32_t position;  // logical; 0 where the family does not ask
+};
+struct QSource {
+  int64_t row;
+  uint32_t needle_key;
+};
+/// Throws UsageError for a format that is not judged yet.
+KvSource kv_source(const Inputs& in, int64_t slot);
+QSource q_source(const Inputs& in, int64_t t, int32_t h);
+/// What poison_row seeds poison_bytes with.
+uint64_t poison_salt(const Inputs& in, int64_t slot);
 
 /// Writes the row_bytes of `slot`'s cached token in the case's KV format: bit-identical everywhere. Pure; any slot in [0, num_slots).
 void kv_row(const Inputs& in, int64_t slot, uint8_t* row);

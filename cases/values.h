@@ -97,6 +97,22 @@ SMLA_HD inline uint8_t e4m3_of(float integer, bool low) {
   return static_cast<uint8_t>(sign | (magnitude < float_bits(low ? 8.0f : 1.0f) ? subnormal : normal));
 }
 
+// ---- Poison.
+
+/// What the slots that no row selects, page tails, stride gaps and guard rows hold.
+enum class Poison : int32_t { nan, huge, random };
+/// Bytes i .. i + 7 of a poisoned stretch, little endian; i is a multiple of 8 from the stretch's own begin.
+SMLA_HD inline uint64_t poison_word(Poison poison, uint64_t salt, int64_t i) {
+  switch (poison) {
+    case Poison::nan:
+      return ~uint64_t{0};
+    case Poison::huge:
+      return 0xf7f77777f7f77777u;
+    default:
+      return draw_at(salt, static_cast<uint64_t>(i));
+  }
+}
+
 // ---- The families.
 
 /// All that the families need of a case, as plain data that may be copied to a device. Made by value_spec().

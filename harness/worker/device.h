@@ -21,6 +21,11 @@ struct OutOfMemory : std::runtime_error {
   int64_t bytes;
 };
 
+/// The device failed while the harness itself was at work on it: most likely of what a kernel did before.
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// Equal rows of a tensor in memory, gaps between them: row (i, j, k) of row_bytes stands at data + i*stride[0] + j*stride[1] + k*stride[2].
 struct Rows {
   int64_t n[3] = {1, 1, 1}, stride_bytes[3] = {0, 0, 0}, row_bytes = 0;
@@ -97,6 +102,8 @@ class Device {
   // Time.
   /// Empty, or the error of what was launched before. On CUDA an error here means that the context is dead.
   virtual std::string synchronize() = 0;
+  /// Nothing more can be run on it by this process.
+  virtual bool dead() const { return false; }
   /// Microseconds of what `work` launches, alone on the device.
   virtual double timed_us(const std::function<void()>& work) = 0;
   /// Reads (never writes: dirty lines would be written back inside the timed span) so many bytes that nobody else uses.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/cuda/cuda_device.h"
 #include "harness/worker/blackbox.h"
 #include "harness/worker/host_device.h"
 #include "harness/worker/kernel_call.h"
@@ -38,7 +39,7 @@ bool has_children() {
 
 }  // namespace
 
-Engine::Engine(std::vector<const smla_kernel*> kernels, Device* gpu) : kernels_(std::move(kernels)), gpu_(gpu) {}
+Engine::Engine(std::vector<const smla_kernel*> kernels, int gpu) : kernels_(std::move(kernels)), gpu_ordinal_(gpu) {}
 Engine::~Engine() = default;
 
 std::vector<KernelInfo> Engine::list() const {
@@ -57,9 +58,14 @@ const smla_kernel& Engine::find(const std::string& name) const {
   throw_unknown_value("kernel", name, names.data(), names.size());
 }
 
-Device& Engine::device_of(const smla_kernel& kernel) const {
+Device& Engine::device_of(const smla_kernel& kernel) {
   if (kernel.device == SMLA_DEVICE_CPU) return host_device();
-  if (!gpu_) throw Ended{Status::skipped, "there is no GPU here"};
+  if (gpu_) return *gpu_;
+  if (gpu_ordinal_ < 0) throw Ended{Status::skipped, "a CUDA kernel, and no GPU was given"};
+  set_stage("opening the GPU");
+  std::string why;
+  gpu_ = open_cuda_device(gpu_ordinal_, why);
+  if (!gpu_) throw Ended{Status::skipped, why};
   return *gpu_;
 }
 
@@ -84,7 +90,12 @@ void Engine::attempt(Reply& reply, const std::function<void()>& body) {
     reply.detail = ended.detail;
     spoilt_ |= ended.device_dead;
     if (ended.status == Status::crash || ended.status == Status::oom) kept_.clear();  // nobody looked at what it did to its inputs
+  } catch (const DeviceError& error) {
+    reply.status = Status::crash;
+    reply.detail = error.what();
+    spoilt_ = true;
   }
+  if (gpu_ && gpu_->dead()) spoilt_ = true;
   if (has_children()) {
     reply.status = Status::crash;
     reply.detail = "forked and left a child process behind";

@@ -16,8 +16,8 @@ class StagedInputs;
 
 class Engine {
  public:
-  /// `gpu`: the device of the CUDA kernels, or null.
-  Engine(std::vector<const smla_kernel*> kernels, Device* gpu);
+  /// `gpu`: ordinal of the device of the CUDA kernels, opened when the first of them is asked for; -1 = none.
+  Engine(std::vector<const smla_kernel*> kernels, int gpu);
   ~Engine();
   std::vector<KernelInfo> list() const;
   // Each throws UsageError for an unknown kernel or a contradictory case; what the kernel did is in the reply's status.
@@ -36,8 +36,8 @@ class Engine {
     bool operator==(const Key&) const = default;
   };
   const smla_kernel& find(const std::string& name) const;
-  /// Ended{skipped} for a CUDA kernel without a GPU.
-  Device& device_of(const smla_kernel& kernel) const;
+  /// Ended{skipped}, with the reason, for a CUDA kernel without a GPU.
+  Device& device_of(const smla_kernel& kernel);
   /// The inputs of these keys, in order; those of the last request that are not among them are freed first.
   std::vector<StagedInputs*> inputs(const std::vector<Key>& keys);
   /// Runs `body`; an Ended becomes the reply's status. Notices stray children.
@@ -47,7 +47,8 @@ class Engine {
   void bounded(const Device& device, int threads, const std::function<void()>& body);
 
   std::vector<const smla_kernel*> kernels_;
-  Device* gpu_;
+  int gpu_ordinal_;
+  Device* gpu_ = nullptr;
   bool spoilt_ = false;
   // Of the last request: requests that differ only in kernel share them, since generation dominates.
   std::vector<std::pair<Key, std::unique_ptr<StagedInputs>>> kept_;

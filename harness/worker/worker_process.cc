@@ -169,7 +169,7 @@ int worker_main(int argc, char** argv) {
   Reply reply;
   std::unique_ptr<Engine> engine;
   try {
-    engine = std::make_unique<Engine>(kernels_of(plugin), nullptr);
+    engine = std::make_unique<Engine>(kernels_of(plugin), gpu);
     reply.body = Ready{engine->list()};
   } catch (const UsageError& error) { reply.body = Refused{error.what()}; }
   set_stage("");
