@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#define FMT_CONSTEVAL  // nvcc 13 takes some format strings for no constant expressions; they are checked when they run
 #include <fmt/format.h>
 
 #include <algorithm>
