@@ -5,12 +5,11 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
-#define FMT_CONSTEVAL  // nvcc 13 takes some format strings for no constant expressions; they are checked when they run
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include "cases/values.h"
@@ -26,15 +25,22 @@ constexpr int kThreads = 256;
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 int grid_for(int64_t n) { return static_cast<int>(std::clamp<int64_t>((n + kThreads - 1) / kThreads, 1, 1 << 20)); }
 
-std::string text_of(cudaError_t error) { return fmt::format("{}: {}", cudaGetErrorName(error), cudaGetErrorString(error)); }
+/// The parts as one text. nvcc does not get through fmt's headers.
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+std::string text_of(cudaError_t error) { return joined(cudaGetErrorName(error), ": ", cudaGetErrorString(error)); }
 
 void must(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();
-  throw DeviceError(fmt::format("{}: {}", what, text_of(error)));
+  throw DeviceError(joined(what, ": ", text_of(error)));
 }
 void must(CUresult result, const char* what) {
-  if (result != CUDA_SUCCESS) throw DeviceError(fmt::format("{}: CUresult {}", what, static_cast<int>(result)));
+  if (result != CUDA_SUCCESS) throw DeviceError(joined(what, ": CUresult ", static_cast<int>(result)));
 }
 
 // ---- Kernels. One idea each; grid-stride, so that any size fits any grid.
@@ -204,7 +210,7 @@ F driver_entry(const char* name) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
   must(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found), name);
-  if (found != cudaDriverEntryPointSuccess || !function) throw DeviceError(fmt::format("{}: the driver does not have it", name));
+  if (found != cudaDriverEntryPointSuccess || !function) throw DeviceError(joined(name, ": the driver does not have it"));
   return reinterpret_cast<F>(function);
 }
 
@@ -227,7 +233,7 @@ class VirtualMemory {
   }
   void map(CUdeviceptr at, int64_t bytes) {
     CUmemGenericAllocationHandle handle;
-    if (create_(&handle, static_cast<size_t>(bytes), &property_, 0) != CUDA_SUCCESS) throw OutOfMemory(fmt::format("{} bytes of device memory", bytes), bytes);
+    if (create_(&handle, static_cast<size_t>(bytes), &property_, 0) != CUDA_SUCCESS) throw OutOfMemory(joined(bytes, " bytes of device memory"), bytes);
     const CUresult mapped = map_(at, static_cast<size_t>(bytes), 0, handle, 0);
     release_(handle);   // the mapping keeps it
     must(mapped, "cuMemMap");
@@ -301,7 +307,7 @@ class CudaDevice final : public Device {
       block.mapped_bytes = kCanary + room + kCanary;
       if (const cudaError_t error = cudaMalloc(&at, static_cast<size_t>(block.mapped_bytes)); error != cudaSuccess) {
         cudaGetLastError();
-        if (error == cudaErrorMemoryAllocation) throw OutOfMemory(fmt::format("{}: {} bytes", name, bytes), bytes);
+        if (error == cudaErrorMemoryAllocation) throw OutOfMemory(joined(name, ": ", bytes, " bytes"), bytes);
         must(error, "cudaMalloc");
       }
       block.mapped = static_cast<std::byte*>(at);
@@ -531,7 +537,7 @@ class CudaDevice final : public Device {
   Block flush_;
 };
 
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) { return joined(version / 1000, ".", version % 1000 / 10); }
 
 /// Empty if a GPU of this ordinal can be used.
 std::string why_not(int ordinal) {
@@ -540,12 +546,12 @@ std::string why_not(int ordinal) {
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0) return "no CUDA driver is installed here";
   if (driver / 1000 < runtime / 1000)
-    return fmt::format("the driver speaks CUDA {}, this program was built for {}: install driver R580 or newer", version_text(driver), version_text(runtime));
+    return joined("the driver speaks CUDA ", version_text(driver), ", this program was built for ", version_text(runtime), ": install driver R580 or newer");
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     cudaGetLastError();
     return text_of(error);
   }
-  if (ordinal < 0 || ordinal >= count) return fmt::format("there is no GPU {}: {} are visible", ordinal, count);
+  if (ordinal < 0 || ordinal >= count) return joined("there is no GPU ", ordinal, ": ", count, " are visible");
   return {};
 }
 
@@ -578,7 +584,10 @@ bool describe_gpu(int ordinal, GpuInfo& info, std::string& why) {
   info.smem_optin_bytes = static_cast<int64_t>(p.sharedMemPerBlockOptin);
   const auto* u = reinterpret_cast<const unsigned char*>(p.uuid.bytes);
   info.uuid = "GPU-";
-  for (int i = 0; i < 16; ++i) info.uuid += fmt::format("{:02x}{}", u[i], i == 3 || i == 5 || i == 7 || i == 9 ? "-" : "");
+  for (int i = 0; i < 16; ++i) {
+    info.uuid += {"0123456789abcdef"[u[i] / 16], "0123456789abcdef"[u[i] % 16]};
+    if (i == 3 || i == 5 || i == 7 || i == 9) info.uuid += '-';
+  }
   int runtime = 0;
   cudaRuntimeGetVersion(&runtime);
   info.cuda_version = version_text(runtime);
