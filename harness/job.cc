@@ -13,7 +13,19 @@
 namespace smla {
 namespace {
 
-Common describe_run() {
+/// "cpu" or "cuda": a report is of one device. Throws CannotStart if the chosen kernels need a GPU and there is none.
+std::string device_of(const std::vector<Candidate>& kernels, const Session& session) {
+  for (const Candidate& kernel : kernels)
+    if (kernel.info.device != kernels.front().info.device)
+      throw UsageError(fmt::format("--kernel: '{}' is for {}, '{}' for {}: a report is of one device, choose those of one at a time",
+                                   kernels.front().info.name, kernels.front().info.device, kernel.info.name, kernel.info.device));
+  const std::string device = kernels.empty() ? "cpu" : kernels.front().info.device;
+  if (device == "cuda" && !session.gpu())
+    throw CannotStart(fmt::format("'{}' needs a GPU: {}. The CPU kernels run everywhere: --kernel 'cpu_*'", kernels.front().info.name, session.why_no_gpu()));
+  return device;
+}
+
+Common describe_run(const std::string& device, const Session& session) {
   Common run;
   run.started_utc = utc_now();
   for (char c : run.started_utc)
@@ -26,6 +38,16 @@ Common describe_run() {
   run.arch = "cpu_x86_64";
   run.device_name = here.cpu_model;
   run.host = here.host;
+  if (device != "cuda") return run;
+  const GpuInfo& gpu = *session.gpu();
+  run.arch = fmt::format("sm_{}", gpu.cc);
+  run.device_name = gpu.name;
+  run.gpu_uuid = gpu.uuid;
+  run.sm_count = gpu.sm_count;
+  if (gpu.power_limit_w > 0) run.power_limit_w = gpu.power_limit_w;
+  if (!gpu.ecc.empty()) run.ecc = gpu.ecc == "on";
+  run.driver_version = gpu.driver_version;
+  run.cuda_version = gpu.cuda_version;
   return run;
 }
 
@@ -45,7 +67,7 @@ Job::Job(const Options& o)
       plan(plan_cases(o)),
       session(o),
       kernels(session.chosen()),
-      run(describe_run()),
+      run(describe_run(device_of(kernels, session), session)),
       folder(report_folder(o, run.arch)) {
   watch_interrupts();
 }

@@ -153,8 +153,8 @@ class CaseJudge {
       for (CheckRun& run : checks()[check].runs(*base_, subject.contract)) {
         Take take;
         take.check = check;
-        take.candidate = run.kernel.empty() ? &candidate : twin(run.kernel);
-        if (take.candidate == nullptr || (!run.kernel.empty() && run.kernel == candidate.info.name)) continue;
+        take.candidate = run.kernel.empty() ? &candidate : twin(run.kernel == kDenseOfDevice ? dense_kernel(candidate.info.device) : run.kernel);
+        if (take.candidate == nullptr || (!run.kernel.empty() && take.candidate->info.name == candidate.info.name)) continue;
         const InputsPtr in = inputs(run.variant);
         if (!in || !contract_excludes(subject.contract, *in).empty()) continue;
         take.bits_promised = promised(run.same_bits, subject.contract);

@@ -6,15 +6,18 @@
 #include <algorithm>
 
 #include "cases/words.h"
+#include "harness/cuda/gpu_probe.h"
 #include "harness/exit_status.h"
 #include "kernels/registry.h"
 
 namespace smla {
 
 Session::Session(const Options& options) : options_(options) {
+  const int ordinal = options.gpus.empty() ? 0 : options.gpus.front();
   const auto start = [&](const std::string& plugin) {
     WorkerOptions worker;
     worker.plugin = plugin;
+    worker.gpu = ordinal;
     workers_.push_back(std::make_unique<Worker>(worker));
     for (const KernelInfo& info : workers_.back()->list()) {
       for (const Candidate& other : all_)
@@ -27,15 +30,17 @@ Session::Session(const Options& options) : options_(options) {
   plugin_kernels_ = all_.size();
   start("");
   if (all_.empty()) throw CannotStart("no kernel is here: neither built in nor in a plug-in");
+  if (std::any_of(all_.begin(), all_.end(), [](const Candidate& c) { return c.info.device == "cuda"; })) gpu_ = probe_gpu(ordinal, why_no_gpu_);
 }
 
 std::vector<Candidate> Session::chosen() const {
   if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);
   if (plugin_kernels_ > 0) return {all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_)};
   std::vector<Candidate> plain = all_;
-  std::erase_if(plain, [](const Candidate& candidate) {
-    const std::vector<const smla_kernel*> built_in = kernels(KernelGroup::built_in);
-    return std::none_of(built_in.begin(), built_in.end(), [&](const smla_kernel* kernel) { return candidate.info.name == kernel->name; });
+  const std::vector<const smla_kernel*> built_in = kernels(KernelGroup::built_in);
+  std::erase_if(plain, [&](const Candidate& candidate) {
+    return candidate.info.device != (gpu_ ? "cuda" : "cpu") ||
+           std::none_of(built_in.begin(), built_in.end(), [&](const smla_kernel* kernel) { return candidate.info.name == kernel->name; });
   });
   return plain;
 }

@@ -2,8 +2,11 @@
 // The workers of one invocation and the kernels they hold.
 #pragma once
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "harness/cuda/cuda_device.h"
 #include "harness/options.h"
 #include "harness/plan.h"
 
@@ -14,13 +17,19 @@ class Session {
   /// Starts a worker for the built-in kernels and one for the plug-in, if there is one. Throws UsageError for a library that cannot be loaded.
   explicit Session(const Options& options);
   const std::vector<Candidate>& all() const { return all_; }
-  /// What --kernel chooses; without it the plug-in's kernels, or where there is no plug-in the built-in ones but variants (`base+change`).
+  /// What --kernel chooses; without it the plug-in's kernels, or where there is no plug-in the built-in ones but variants (`base+change`): those for
+  /// CUDA where there is a GPU, else those for the CPU.
   std::vector<Candidate> chosen() const;
+  /// The GPU that CUDA kernels run on (the first of --gpu, else GPU 0), asked only where some kernel is for CUDA; empty: `why_no_gpu` says why.
+  const std::optional<GpuInfo>& gpu() const { return gpu_; }
+  const std::string& why_no_gpu() const { return why_no_gpu_; }
 
  private:
   const Options& options_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Candidate> all_;
+  std::optional<GpuInfo> gpu_;
+  std::string why_no_gpu_ = "no kernel here is for CUDA";
   size_t plugin_kernels_ = 0;  // they come first in all_
 };
 
