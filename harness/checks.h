@@ -18,11 +18,11 @@ namespace smla {
 /// run.
 enum class SameBits : int32_t { never, if_deterministic, if_scale_exact, if_batch_invariant };
 
-/// One more run of the kernel.
 /// CheckRun::kernel: the built-in dense kernel of the device that the judged kernel runs on.
 inline constexpr const char* kDenseOfDevice = "dense";
 inline std::string dense_kernel(const std::string& device) { return device == "cuda" ? "dense_paged" : "cpu_dense"; }
 
+/// One more run of the kernel.
 struct CheckRun {
   Variant variant;
   OutputFill fill = OutputFill::nan;
