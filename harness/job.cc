@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "harness/checks.h"
+#include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "reports/env.h"
 
