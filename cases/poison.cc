@@ -14,8 +14,6 @@ void poison_bytes(Poison poison, uint64_t salt, uint8_t* bytes, int64_t n) {
 
 uint64_t poison_salt(const Inputs& in, int64_t slot) { return draw_at(stream(in.c.seed, Draw::poison), slot); }
 
-void poison_row(const Inputs& in, int64_t salt, uint8_t* row) {
-  poison_bytes(in.variant.poison, poison_salt(in, salt), row, in.row_bytes);
-}
+void poison_row(const Inputs& in, int64_t salt, uint8_t* row) { poison_bytes(in.variant.poison, poison_salt(in, salt), row, in.row_bytes); }
 
 }  // namespace smla

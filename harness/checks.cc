@@ -105,7 +105,8 @@ constexpr Check kChecks[] = {
     {"inserted", CheckColumn::metamorphic, false, "-1 entries inserted in every list: within budget", inserted},
     {"splits", CheckColumn::metamorphic, false, "num_splits 1 to 32: within budget", splits},
     {"halves", CheckColumn::metamorphic, false, "two disjoint halves of every list, merged by their lse: the whole", halves},
-    {"dense_twin", CheckColumn::metamorphic, false, "where every position is selected: the dense kernel of the same device answers the same", dense_twin},
+    {"dense_twin", CheckColumn::metamorphic, false, "where every position is selected: the dense kernel of the same device answers the same",
+     dense_twin},
     {"sensitivity", CheckColumn::metamorphic, false, "each argument that must matter is changed: the answer follows", sensitivity},
 };
 

@@ -22,7 +22,8 @@ std::string device_of(const std::vector<Candidate>& kernels, const Session& sess
                                    kernels.front().info.name, kernels.front().info.device, kernel.info.name, kernel.info.device));
   const std::string device = kernels.empty() ? "cpu" : kernels.front().info.device;
   if (device == "cuda" && !session.gpu())
-    throw CannotStart(fmt::format("'{}' needs a GPU: {}. The CPU kernels run everywhere: --kernel 'cpu_*'", kernels.front().info.name, session.why_no_gpu()));
+    throw CannotStart(
+        fmt::format("'{}' needs a GPU: {}. The CPU kernels run everywhere: --kernel 'cpu_*'", kernels.front().info.name, session.why_no_gpu()));
   return device;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory for the engine: the same guards, poison, inputs and questions as host_device.cc, bit for bit the same inputs, made where they are used.
-#include "harness/cuda/cuda_device.h"
-
+// Device memory for the engine: the same guards, poison, inputs and questions as host_device.cc, bit for bit the same inputs, made where they are
+// used.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "cases/values.h"
+#include "harness/cuda/cuda_device.h"
 #include "harness/cuda/nvml.h"
 #include "harness/worker/parallel.h"
 
@@ -49,7 +49,8 @@ __device__ int64_t first_thread() { return int64_t{blockIdx.x} * blockDim.x + th
 __device__ int64_t all_threads() { return int64_t{gridDim.x} * blockDim.x; }
 
 __device__ int64_t offset_of(const Rows& rows, int64_t row) {
-  return row / (rows.n[1] * rows.n[2]) * rows.stride_bytes[0] + row / rows.n[2] % rows.n[1] * rows.stride_bytes[1] + row % rows.n[2] * rows.stride_bytes[2];
+  return row / (rows.n[1] * rows.n[2]) * rows.stride_bytes[0] + row / rows.n[2] % rows.n[1] * rows.stride_bytes[1] +
+         row % rows.n[2] * rows.stride_bytes[2];
 }
 __device__ uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -159,7 +160,8 @@ __global__ void hash_rows(const std::byte* data, Rows rows, unsigned long long* 
 }
 __global__ void hash_stretch(const std::byte* data, int64_t bytes, uint64_t salt, unsigned long long* total) {
   unsigned long long sum = 0;
-  for (int64_t i = first_thread(); i < (bytes + 7) / 8; i += all_threads()) add_words(sum, data + i * 8, bytes - i * 8, salt + static_cast<uint64_t>(i));
+  for (int64_t i = first_thread(); i < (bytes + 7) / 8; i += all_threads())
+    add_words(sum, data + i * 8, bytes - i * 8, salt + static_cast<uint64_t>(i));
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
   if (threadIdx.x % 32 == 0) atomicAdd(total, sum);
 }
@@ -200,7 +202,7 @@ __global__ void read_over(const uint4* from, int64_t n, unsigned* sink) {
     const uint4 v = from[i];
     sum ^= v.x ^ v.y ^ v.z ^ v.w;
   }
-  if (sum == 0x12345678u) *sink = sum;   // never, and the compiler does not know
+  if (sum == 0x12345678u) *sink = sum;  // never, and the compiler does not know
 }
 
 // ---- Virtual memory, for guard pages and for pools that are address space: the driver's entries, found through the runtime.
@@ -222,7 +224,8 @@ class VirtualMemory {
     access_ = {property_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     size_t unit = 0;
     must(driver_entry<CUresult (*)(size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags)>("cuMemGetAllocationGranularity")(
-             &unit, &property_, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity");
+             &unit, &property_, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+         "cuMemGetAllocationGranularity");
     unit_ = static_cast<int64_t>(unit);
   }
   int64_t unit() const { return unit_; }
@@ -233,9 +236,10 @@ class VirtualMemory {
   }
   void map(CUdeviceptr at, int64_t bytes) {
     CUmemGenericAllocationHandle handle;
-    if (create_(&handle, static_cast<size_t>(bytes), &property_, 0) != CUDA_SUCCESS) throw OutOfMemory(joined(bytes, " bytes of device memory"), bytes);
+    if (create_(&handle, static_cast<size_t>(bytes), &property_, 0) != CUDA_SUCCESS)
+      throw OutOfMemory(joined(bytes, " bytes of device memory"), bytes);
     const CUresult mapped = map_(at, static_cast<size_t>(bytes), 0, handle, 0);
-    release_(handle);   // the mapping keeps it
+    release_(handle);  // the mapping keeps it
     must(mapped, "cuMemMap");
     must(set_access_(at, static_cast<size_t>(bytes), &access_, 1), "cuMemSetAccess");
   }
@@ -373,7 +377,8 @@ class CudaDevice final : public Device {
   }
   std::optional<int64_t> damaged(const Block& block) override {
     const auto found = find([&](unsigned long long* first) {
-      check_canaries<<<grid_for(2 * kCanary), kThreads, 0, stream_>>>(block.data, block.canary_before_bytes, block.bytes, block.canary_after_bytes, first);
+      check_canaries<<<grid_for(2 * kCanary), kThreads, 0, stream_>>>(block.data, block.canary_before_bytes, block.bytes, block.canary_after_bytes,
+                                                                      first);
     });
     return found ? std::optional(*found - block.canary_before_bytes) : std::nullopt;
   }
@@ -398,7 +403,8 @@ class CudaDevice final : public Device {
   }
 
   void write_pool(const Inputs& in, Block& block, int64_t lead_bytes, const std::vector<Range>& ranges) override {
-    const PoolLayout pool{lead_bytes, in.page_stride_bytes, in.row_bytes, in.num_slots, in.c.page_size, in.variant.poison, smla::stream(in.c.seed, Draw::poison)};
+    const PoolLayout pool{
+        lead_bytes, in.page_stride_bytes, in.row_bytes, in.num_slots, in.c.page_size, in.variant.poison, smla::stream(in.c.seed, Draw::poison)};
     const bool whole = ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == block.bytes;
     std::vector<Stretch> stretches;
     const auto poison = [&](int64_t begin, int64_t end, uint64_t salt) {
@@ -430,7 +436,8 @@ class CudaDevice final : public Device {
     });
     const Scratch slots(in.selected, stream_);
     const Scratch sources_there(sources, stream_);
-    write_rows<<<grid_for(std::ssize(sources) * 32), kThreads, 0, stream_>>>(block.data, pool, in.values, slots.get(), sources_there.get(), std::ssize(sources));
+    write_rows<<<grid_for(std::ssize(sources) * 32), kThreads, 0, stream_>>>(block.data, pool, in.values, slots.get(), sources_there.get(),
+                                                                             std::ssize(sources));
     finish("write_pool");
   }
   void write_q(const Inputs& in, std::byte* to, const Rows& rows) override {
@@ -470,7 +477,7 @@ class CudaDevice final : public Device {
   }
 
   std::string synchronize() override {
-    cudaError_t error = cudaGetLastError();   // of the launch itself
+    cudaError_t error = cudaGetLastError();  // of the launch itself
     const bool rejected = error != cudaSuccess;
     if (const cudaError_t later = cudaDeviceSynchronize(); later != cudaSuccess) error = later, dead_ = true;
     cudaGetLastError();
@@ -480,12 +487,12 @@ class CudaDevice final : public Device {
   }
   bool dead() const override { return dead_; }
   double timed_us(const std::function<void()>& work) override {
-    constexpr long long kHoldClocks = 60'000;   // some 30 us: longer than the host takes to enqueue the work
+    constexpr long long kHoldClocks = 60'000;  // some 30 us: longer than the host takes to enqueue the work
     hold<<<1, 1, 0, stream_>>>(kHoldClocks);
     must(cudaEventRecord(begin_, stream_), "cudaEventRecord");
     work();
     must(cudaEventRecord(end_, stream_), "cudaEventRecord");
-    if (cudaEventSynchronize(end_) != cudaSuccess) return 0;   // synchronize() says why
+    if (cudaEventSynchronize(end_) != cudaSuccess) return 0;  // synchronize() says why
     float ms = 0;
     must(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
     return static_cast<double>(ms) * 1e3;
@@ -497,7 +504,7 @@ class CudaDevice final : public Device {
       fill_random(flush_.data, flush_.bytes, 1);
     }
     read_over<<<4 * properties_.multiProcessorCount, 512, 0, stream_>>>(reinterpret_cast<const uint4*>(flush_.data), flush_.bytes / 16,
-                                                                       reinterpret_cast<unsigned*>(answer_));
+                                                                        reinterpret_cast<unsigned*>(answer_));
   }
 
  private:
@@ -533,7 +540,7 @@ class CudaDevice final : public Device {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   unsigned long long* answer_ = nullptr;
   std::unique_ptr<VirtualMemory> memory_;
-  std::map<std::byte*, std::vector<Range>> mappings_;   // of blocks made of virtual memory: what is mapped, from block.mapped on
+  std::map<std::byte*, std::vector<Range>> mappings_;  // of blocks made of virtual memory: what is mapped, from block.mapped on
   Block flush_;
 };
 
@@ -546,7 +553,8 @@ std::string why_not(int ordinal) {
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0) return "no CUDA driver is installed here";
   if (driver / 1000 < runtime / 1000)
-    return joined("the driver speaks CUDA ", version_text(driver), ", this program was built for ", version_text(runtime), ": install driver R580 or newer");
+    return joined("the driver speaks CUDA ", version_text(driver), ", this program was built for ", version_text(runtime),
+                  ": install driver R580 or newer");
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     cudaGetLastError();
     return text_of(error);
@@ -558,7 +566,7 @@ std::string why_not(int ordinal) {
 }  // namespace
 
 Device* open_cuda_device(int ordinal, std::string& why) {
-  static std::map<int, Device*> open;   // never closed: blocks may outlive main
+  static std::map<int, Device*> open;  // never closed: blocks may outlive main
   if (const auto found = open.find(ordinal); found != open.end()) return found->second;
   why = why_not(ordinal);
   if (!why.empty()) return nullptr;

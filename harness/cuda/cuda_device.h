@@ -10,8 +10,8 @@ namespace smla {
 
 /// What is here, for the reports. Empty or 0: unknown.
 struct GpuInfo {
-  std::string name, uuid, driver_version, cuda_version, ecc;   // ecc: on | off
-  int32_t cc = 0, sm_count = 0;                                // 90 for sm_90
+  std::string name, uuid, driver_version, cuda_version, ecc;  // ecc: on | off
+  int32_t cc = 0, sm_count = 0;                               // 90 for sm_90
   int64_t memory_bytes = 0, l2_bytes = 0, smem_optin_bytes = 0;
   double power_limit_w = 0;
 };

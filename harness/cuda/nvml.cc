@@ -6,7 +6,7 @@
 namespace smla {
 namespace {
 
-constexpr int kSuccess = 0, kClockSm = 1, kClockMem = 2;   // NVML's own numbers
+constexpr int kSuccess = 0, kClockSm = 1, kClockMem = 2;  // NVML's own numbers
 
 template <class... Args>
 int ask(void* library, const char* name, Args... args) {
