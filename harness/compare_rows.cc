@@ -13,6 +13,7 @@ namespace smla {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+ComparatorDefect planted_defect = nullptr;
 
 struct OutType {
   int mantissa_bits;   // stored ones
@@ -54,6 +55,8 @@ double expected_lse(const OracleBlock* block, int64_t row, const Inputs& in, int
 
 }  // namespace
 
+void plant_in_comparator(ComparatorDefect defect) { planted_defect = defect; }
+
 Contract with_reference_precision(const Contract& contract) {
   Contract c = reference_contract();
   c.invalid_index = contract.invalid_index;
@@ -94,9 +97,10 @@ void RowComparer::add_row(const OracleBlock* block, int64_t row, int64_t t, int3
 
   const bool exact = is_exact_family(in_.c.values);
   std::string diagnosis;
-  const RowStats stats = exact ? judge_exact_row(block, row, in_, t, h, contract_, split_, out_, lse, limits_, &diagnosis)
-                               : judge_row(*block, row, in_, contract_, split_, out_, lse, limits_);
+  RowStats stats = exact ? judge_exact_row(block, row, in_, t, h, contract_, split_, out_, lse, limits_, &diagnosis)
+                         : judge_row(*block, row, in_, contract_, split_, out_, lse, limits_);
   const RowStats plain = exact || contract_ == reference_ ? stats : judge_row(*block, row, in_, reference_, split_, out_, lse, limits_);
+  if (planted_defect != nullptr) planted_defect({t / in_.c.s_q, h, out_, lse}, stats);
   ++f.rows;
   f.rows_unjudged += !stats.judged;
   if (f.diagnosis.empty()) f.diagnosis = diagnosis;

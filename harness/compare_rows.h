@@ -43,6 +43,17 @@ struct RowFigures {
   std::string diagnosis;  // needle and tracer: where the first wrong row's bits came from
 };
 
+/// A row as the comparator saw it. `lse` as stored.
+struct ComparedRow {
+  int64_t b;
+  int32_t h;
+  std::span<const float> out;
+  double lse;
+};
+/// A defect of the comparator's own: changes what was made of a row. Only the self-test plants one; null = none.
+using ComparatorDefect = void (*)(const ComparedRow& row, RowStats& stats);
+void plant_in_comparator(ComparatorDefect defect);
+
 /// Precision fields of the reference declaration, everything else (lse convention, padding ...) as declared.
 Contract with_reference_precision(const Contract& contract);
 

@@ -145,6 +145,18 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
   return parse(app, argc, argv);
 }
 
+bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv) {
+  CLI::App app("planted defects that must be noticed, healthy kernels that must not be", argv[0]);
+  add_choosing(app, options);
+  add_running(app, options);
+  app.option_defaults()->group("Self-test");
+  app.add_flag("--quick", flags.quick, "ask a planted defect until something notices it, and sweep no healthy kernels");
+  app.add_flag("--which", flags.which, "only tell the case that exposes each planted defect");
+  add_text(app, "--pairs", "N", "so many (case, seed) of healthy kernels (10000)",
+           [&](const std::string& s) { flags.pairs = parse_count("--pairs", s, 1); });
+  return parse(app, argc, argv);
+}
+
 bool parse_flags(CompareFlags& flags, int argc, char** argv) {
   CLI::App app("two reports, or two kernels of one report, side by side: ratio of medians, interval, verdict", argv[0]);
   app.add_option("a", flags.a, "a throughput.csv, the folder that holds one, or a kernel")->required();

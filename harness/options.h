@@ -45,6 +45,14 @@ enum FlagGroup : unsigned { kChoosing = 1, kChecking = 2, kTiming = 4, kRunning 
 /// known one.
 bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv);
 
+/// smla selftest.
+struct SelftestFlags {
+  bool quick = false;     // stop at the first that notices a planted defect; no sweep of healthy kernels
+  bool which = false;     // only tell, for each planted defect, the case that exposes it
+  int64_t pairs = 10000;  // (case, seed) of the sweep of healthy kernels
+};
+bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv);
+
 /// smla compare A B.
 struct CompareFlags {
   std::string a, b;      // throughput.csv, the folder that holds it, or a kernel

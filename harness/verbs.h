@@ -18,6 +18,7 @@ int verb_bench(int argc, char** argv);
 int verb_run(int argc, char** argv);
 int verb_compare(int argc, char** argv);
 int verb_gate(int argc, char** argv);
+int verb_selftest(int argc, char** argv);
 int verb_device(int argc, char** argv);
 
 /// The program: finds the verb, turns every exception into one line on stderr and an exit status.
