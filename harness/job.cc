@@ -53,6 +53,8 @@ Common describe_run(const std::string& device, const Session& session) {
   return run;
 }
 
+}  // namespace
+
 std::string report_folder(const Options& options, const std::string& arch) {
   const std::filesystem::path folder = std::filesystem::path(options.out) / arch;
   std::error_code error;
@@ -60,8 +62,6 @@ std::string report_folder(const Options& options, const std::string& arch) {
   if (error) throw UsageError(fmt::format("--out {}: cannot make {}: {}", options.out, folder.string(), error.message()));
   return folder.string();
 }
-
-}  // namespace
 
 Job::Job(const Options& o)
     : options(o),

@@ -11,6 +11,9 @@
 
 namespace smla {
 
+/// OUT/<arch>, created. Throws UsageError where that cannot be.
+std::string report_folder(const Options& options, const std::string& arch);
+
 struct Job {
   /// Throws UsageError, CannotStart or NothingMatched. From here on Ctrl-C is watched.
   explicit Job(const Options& options);

@@ -6,8 +6,8 @@
 
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
+#include "harness/job.h"
 #include "harness/progress.h"
-#include "harness/run_info.h"
 #include "harness/selftest.h"
 #include "harness/verbs.h"
 #include "reports/table.h"
