@@ -155,11 +155,21 @@ void write_kv_row(const ValueSpec& s, int64_t key, int32_t position, uint8_t* ro
 }
 
 void write_q_row(const ValueSpec& s, int64_t row_index, uint32_t needle_key, uint16_t* row) {
-  if (!is_bell(s)) {
-    for (int c = 0; c < s.d_qk; ++c) row[c] = q_value(s, row_index, needle_key, c);
+  float x[kMaxChannels];
+  if (s.family == Values::exact_mean) {
+    memset(row, 0, sizeof(uint16_t) * s.d_qk);
     return;
   }
-  float x[kMaxChannels];
+  if (is_needle(s)) {
+    needle_row(s, needle_key, x);
+    for (int group = 0; s.kv_format == KvFormat::fp8_656 && group < Fp8Row656::kGroups; ++group) {
+      const float scale = needle_group_scale(s, needle_key, group);
+      for (int c = group * Fp8Row656::kGroup; c < (group + 1) * Fp8Row656::kGroup; ++c) x[c] *= scale;
+    }
+    for (int c = 0; c < s.d_qk; ++c) x[c] *= exp2i(s.needle_log2 + s.q_log2);
+    round_row(s.q_dtype, x, s.d_qk, row);
+    return;
+  }
   bell_row(s.q_stream, row_index * s.d_qk, s.d_qk, x);
   scale_channels(0, s.d_qk, 1.0f, x);
   for (int c = 0; c < s.d_qk; ++c) x[c] *= s.q_factor;

@@ -53,6 +53,7 @@ BENCHMARK_CAPTURE(kv_rows, exact_mean, "decode values=exact_mean");
 BENCHMARK_CAPTURE(q_rows, bf16, "decode b=64");
 BENCHMARK_CAPTURE(q_rows, fp16, "decode b=64 q_dtype=fp16 kv_format=fp16");
 BENCHMARK_CAPTURE(q_rows, large_logits, "decode b=64 values=large_logits");
+BENCHMARK_CAPTURE(q_rows, needle, "decode b=64 values=needle");
 BENCHMARK_CAPTURE(lists, decode, "decode b=64 s_kv=32768 topk=2048")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(lists, far, "decode b=64 s_kv=32768 topk=2048 pattern=far page_size=1")->Unit(benchmark::kMillisecond);
 

@@ -54,12 +54,15 @@ TEST_CASE("rows are their elements, for every family and format") {
       }
       REQUIRE(row == built);
     }
-    for (const int64_t row_index : {0, 7, 29}) {
-      std::vector<uint16_t> row(c.d_qk), built(c.d_qk);
-      write_q_row(s, row_index, 1234567, row.data());
-      for (int32_t channel = 0; channel < c.d_qk; ++channel) built[channel] = q_value(s, row_index, 1234567, channel);
-      REQUIRE(row == built);
-    }
+    for (const int32_t q_log2 : {0, 1})
+      for (const int64_t row_index : {0, 7, 29}) {
+        ValueSpec scaled = s;
+        scaled.q_log2 = q_log2;
+        std::vector<uint16_t> row(c.d_qk), built(c.d_qk);
+        write_q_row(scaled, row_index, 1234567, row.data());
+        for (int32_t channel = 0; channel < c.d_qk; ++channel) built[channel] = q_value(scaled, row_index, 1234567, channel);
+        REQUIRE(row == built);
+      }
   }
 }
 
