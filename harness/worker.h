@@ -29,7 +29,7 @@ struct RunRequest {
   bool alternate = false;
   int threads = 0;              // CPU kernels; 0 = all
   std::vector<int64_t> tokens;  // judged tokens, whose out and lse come back
-  double deadline_s = 60;       // then the worker is killed: timeout
+  double deadline_s = 60;       // then the worker is killed if the kernel is what it waits for: timeout
 };
 
 /// What happened. `status` is pass (it ran), unsupported, skipped, crash, timeout or oom; `detail` says why (reason, signal, exit, error text, last

@@ -310,6 +310,15 @@ TEST_CASE("a case that cannot fit is skipped before anything is allocated") {
   CHECK_THAT(reply.detail, ContainsSubstring("the case's tensors need 23"));
 }
 
+TEST_CASE("time that the harness takes is not held against the kernel") {
+  RunRequest request = ask("healthy", "decode b=8 s_q=1 h_q=8 s_kv=32768 topk=2048");
+  request.tokens = {0};
+  request.deadline_s = 0.1;  // generation alone takes longer
+  CHECK(worker().run(request).status == Status::pass);
+  request.kernel = "sleep";
+  CHECK(worker().run(request).status == Status::timeout);
+}
+
 TEST_CASE("plug-ins that cannot be used say why") {
   auto refusal = [](const std::string& path) -> std::string {
     Worker w({.plugin = path, .program = SMLA_TEST_WORKER});

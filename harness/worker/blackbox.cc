@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -56,7 +57,14 @@ void on_fatal_signal(int signal, siginfo_t* info, void*) {
 Blackbox& blackbox() { return *box; }
 void open_blackbox(void* shared_page) { box = static_cast<Blackbox*>(shared_page); }
 
-void set_stage(std::string_view stage) {
+int64_t steady_now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void set_stage(std::string_view stage, Turn turn) {
+  if (turn == Turn::kernel && box->kernel_since_ns == 0) box->kernel_since_ns = steady_now_ns();
+  if (turn == Turn::harness && box->kernel_since_ns != 0) {
+    box->kernel_spent_ns += steady_now_ns() - box->kernel_since_ns;
+    box->kernel_since_ns = 0;
+  }
   size_t n = std::min(stage.size(), sizeof box->stage - 1);
   std::memcpy(box->stage, stage.data(), n);
   box->stage[n] = '\0';

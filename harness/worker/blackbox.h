@@ -11,6 +11,8 @@ inline constexpr int64_t kRowsOffset = 4096;
 /// Written by the worker at every step and from its signal handler; read by the parent once the worker is dead. Zero = nothing said.
 struct Blackbox {
   char stage[96];                // what it was doing: "launch 1 of 2"
+  int64_t kernel_since_ns;       // steady clock: since when that is the kernel's work; 0 = it is the harness's
+  int64_t kernel_spent_ns;       // what kernels took before that, in this request
   char fault[96];                // where a memory fault hit, relative to the nearest tensor: "1152 bytes before kv"
   int64_t data_bytes;            // private writable memory when a fatal signal came
   int64_t data_limit_bytes;      // the most it could have, 0 = no limit
@@ -30,7 +32,10 @@ enum WorkerExit : int {
 /// The worker's own box: the shared page once open_blackbox() was called, before that a private one.
 Blackbox& blackbox();
 void open_blackbox(void* shared_page);
-void set_stage(std::string_view stage);
+/// The kernel's time runs from a stage of its own to the next one that is the harness's.
+enum class Turn { harness, kernel };
+void set_stage(std::string_view stage, Turn turn = Turn::harness);
+int64_t steady_now_ns();
 
 /// Installs handlers for the signals that a broken kernel raises: they fill `fault` and `data_bytes`, then let the signal take its course.
 void watch_for_faults();

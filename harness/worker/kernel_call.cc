@@ -26,7 +26,7 @@ struct SameProcess {
 /// Calls the kernel. What it throws becomes a status.
 template <class F>
 auto through_door(const std::string& stage, F&& call) {
-  set_stage(stage);
+  set_stage(stage, Turn::kernel);
   SameProcess or_leave;
   try {
     return call();

@@ -186,6 +186,7 @@ int worker_main(int argc, char** argv) {
       fmt::print(stderr, "{}\n", error.what());
       return kExitBadRequest;
     }
+    blackbox().kernel_spent_ns = 0;
     reply.body = serve(*engine, request, shared.get());
     std::fflush(nullptr);
     if (!out.intact() || !err.intact() || !shared.intact()) {
