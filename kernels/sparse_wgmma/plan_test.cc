@@ -96,7 +96,7 @@ TEST_CASE("reasons name what is refused") {
   p.page_stride_bytes += 16;
   CHECK(reason(sparse, p) == "supported");
   p.num_pages = 1 << 30;
-  CHECK(reason(sparse, p) == "a pool of 1073741824 pages, 73744 bytes apart: more than 2^32 units of 16 bytes");
+  CHECK(reason(sparse, p) == "1073741824 pages of 73744 bytes: rows are numbered with 32 bits in units of 16 bytes");
 }
 
 }  // namespace
