@@ -21,12 +21,13 @@ namespace smla {
 
 enum class Draw : uint64_t { k, q, scale, sink, pattern, pages, poison, family };
 
-SMLA_HD inline uint64_t splitmix64(uint64_t z) {
-  z += 0x9e3779b97f4a7c15u;
+/// splitmix64's finaliser, a bijection of 64-bit words.
+SMLA_HD constexpr uint64_t mix64(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
 }
+SMLA_HD inline uint64_t splitmix64(uint64_t z) { return mix64(z + 0x9e3779b97f4a7c15u); }
 SMLA_HD inline uint64_t stream(uint64_t seed, Draw draw) { return splitmix64(8 * seed + static_cast<uint64_t>(draw)); }
 SMLA_HD inline uint64_t draw_at(uint64_t stream, uint64_t i) { return splitmix64(stream + i); }
 

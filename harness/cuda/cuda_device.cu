@@ -52,24 +52,18 @@ __device__ int64_t offset_of(const Rows& rows, int64_t row) {
   return row / (rows.n[1] * rows.n[2]) * rows.stride_bytes[0] + row / rows.n[2] % rows.n[1] * rows.stride_bytes[1] +
          row % rows.n[2] * rows.stride_bytes[2];
 }
-__device__ uint64_t mixed(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-__device__ uint8_t canary(int64_t offset) { return static_cast<uint8_t>(mixed(static_cast<uint64_t>(offset) ^ 0x63616e617279u)); }
 
 __global__ void write_canaries(std::byte* data, int64_t before, int64_t bytes, int64_t after) {
   for (int64_t i = first_thread(); i < before + after; i += all_threads()) {
     const int64_t at = i < before ? i - before : bytes + i - before;
-    data[at] = static_cast<std::byte>(canary(at));
+    data[at] = canary(at);
   }
 }
 /// The smallest offset of a changed canary byte, biased by `before` so that it is not negative.
 __global__ void check_canaries(const std::byte* data, int64_t before, int64_t bytes, int64_t after, unsigned long long* first) {
   for (int64_t i = first_thread(); i < before + after; i += all_threads()) {
     const int64_t at = i < before ? i - before : bytes + i - before;
-    if (data[at] != static_cast<std::byte>(canary(at))) atomicMin(first, static_cast<unsigned long long>(at + before));
+    if (data[at] != canary(at)) atomicMin(first, static_cast<unsigned long long>(at + before));
   }
 }
 
@@ -78,7 +72,7 @@ __global__ void fill_words(uint16_t* words, int64_t n, uint16_t word) {
 }
 __global__ void fill_noise(std::byte* to, int64_t bytes, uint64_t seed) {
   for (int64_t i = first_thread() * 8; i < bytes; i += all_threads() * 8) {
-    const uint64_t word = mixed(mixed(seed) + static_cast<uint64_t>(i / 8));
+    const uint64_t word = mix64(mix64(seed) + static_cast<uint64_t>(i / 8));
     for (int64_t b = 0; b < 8 && i + b < bytes; ++b) to[i + b] = static_cast<std::byte>(word >> (8 * b));
   }
 }
@@ -145,7 +139,7 @@ __device__ void add_words(unsigned long long& sum, const std::byte* at, int64_t 
   if (bytes >= 8 && reinterpret_cast<uintptr_t>(at) % 8 == 0) word = *reinterpret_cast<const uint64_t*>(at);
   else
     for (int64_t b = 0; b < 8 && b < bytes; ++b) word |= static_cast<uint64_t>(at[b]) << (8 * b);
-  sum += mixed(word ^ mixed(index + 0x9e3779b97f4a7c15u));
+  sum += mix64(word ^ mix64(index + 0x9e3779b97f4a7c15u));
 }
 /// A sum of bijections of (word, index): a changed word always changes it, and the order of the threads does not.
 __global__ void hash_rows(const std::byte* data, Rows rows, unsigned long long* total) {
@@ -348,15 +342,7 @@ class CudaDevice final : public Device {
   }
   std::vector<Range> back(Block& block, std::vector<Range> ranges) override {
     const int64_t unit = memory_->unit();
-    std::vector<Range> backed;
-    std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.begin < b.begin; });
-    for (Range r : ranges) {
-      r.begin = std::max<int64_t>(0, r.begin / unit * unit);
-      r.end = std::min(round_up(r.end, unit), round_up(block.bytes, unit));
-      if (r.begin >= r.end) continue;
-      if (!backed.empty() && r.begin <= backed.back().end) backed.back().end = std::max(backed.back().end, r.end);
-      else backed.push_back(r);
-    }
+    const std::vector<Range> backed = in_whole_units(std::move(ranges), unit, block.bytes);
     for (Range r : backed) {
       memory_->map(reinterpret_cast<CUdeviceptr>(block.data + r.begin), r.end - r.begin);
       mappings_[block.mapped].push_back(Range{unit + r.begin, unit + r.end});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cases/inputs.h"
+#include "cases/values.h"
 #include "harness/worker.h"
 #include "kernels/api/smla_kernel.h"
 
@@ -37,6 +38,9 @@ struct Rows {
   int64_t extent_bytes() const { return count() ? offset(count() - 1) + row_bytes : 0; }
 };
 
+/// Canary byte at an offset from the tensor's first byte: differs from place to place, so that a shifted copy shows.
+SMLA_HD inline std::byte canary(int64_t offset) { return static_cast<std::byte>(mix64(static_cast<uint64_t>(offset) ^ 0x63616e617279u)); }
+
 class Device;
 /// Memory of a device, freed with it. `data` is 256-byte aligned.
 struct Block {
@@ -59,6 +63,9 @@ struct Block {
 struct Range {
   int64_t begin = 0, end = 0;  // bytes
 };
+
+/// Every range widened to whole units inside [0, bytes rounded up): sorted and disjoint.
+std::vector<Range> in_whole_units(std::vector<Range> ranges, int64_t unit, int64_t bytes);
 
 /// Content functions are given memory of this device and run to their end before they return, unless said otherwise.
 class Device {

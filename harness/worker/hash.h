@@ -4,14 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
-namespace smla {
+#include "cases/values.h"
 
-/// splitmix64's finaliser, a bijection.
-constexpr uint64_t mix64(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+namespace smla {
 
 /// Four independent lanes, each a chain of bijections of its words.
 inline uint64_t hash_bytes(const void* data, int64_t bytes) {

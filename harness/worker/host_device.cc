@@ -20,20 +20,6 @@
 
 namespace smla {
 
-Block::~Block() {
-  if (device) device->release(*this);
-}
-void Block::swap(Block& other) noexcept {
-  std::swap(name, other.name);
-  std::swap(data, other.data);
-  std::swap(bytes, other.bytes);
-  std::swap(device, other.device);
-  std::swap(mapped, other.mapped);
-  std::swap(mapped_bytes, other.mapped_bytes);
-  std::swap(canary_before_bytes, other.canary_before_bytes);
-  std::swap(canary_after_bytes, other.canary_after_bytes);
-}
-
 namespace {
 
 constexpr int64_t kAlign = 256;
@@ -41,9 +27,6 @@ constexpr int64_t kHashPiece = 65536;
 const int64_t kPage = sysconf(_SC_PAGESIZE);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-/// Canary byte at an offset from the tensor's first byte: differs from place to place, so that a shifted copy shows.
-std::byte canary(int64_t offset) { return static_cast<std::byte>(mix64(static_cast<uint64_t>(offset) ^ 0x6361'6e61'7279u)); }
 
 bool holds_word(const std::byte* at, int bytes, uint16_t word) {
   for (int i = 0; i < bytes; i += 2)
@@ -103,15 +86,7 @@ class HostDevice final : public Device {
     return block;
   }
   std::vector<Range> back(Block& block, std::vector<Range> ranges) override {
-    std::vector<Range> backed;
-    std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.begin < b.begin; });
-    for (Range r : ranges) {
-      r.begin = std::max<int64_t>(0, r.begin / kPage * kPage);
-      r.end = std::min(round_up(r.end, kPage), round_up(block.bytes, kPage));
-      if (r.begin >= r.end) continue;
-      if (!backed.empty() && r.begin <= backed.back().end) backed.back().end = std::max(backed.back().end, r.end);
-      else backed.push_back(r);
-    }
+    const std::vector<Range> backed = in_whole_units(std::move(ranges), kPage, block.bytes);
     const int64_t need = std::accumulate(backed.begin(), backed.end(), int64_t{0}, [](int64_t sum, Range r) { return sum + r.end - r.begin; });
     bool enough = need <= available_bytes();
     for (Range r : backed) enough = enough && mprotect(block.data + r.begin, static_cast<size_t>(r.end - r.begin), PROT_READ | PROT_WRITE) == 0;
