@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cases/words.h"
 #include "harness/cuda/gpu_probe.h"
@@ -13,11 +14,10 @@
 namespace smla {
 
 Session::Session(const Options& options) : options_(options) {
-  const int ordinal = options.gpus.empty() ? 0 : options.gpus.front();
   const auto start = [&](const std::string& plugin) {
     WorkerOptions worker;
     worker.plugin = plugin;
-    worker.gpu = ordinal;
+    worker.gpu = gpu_ordinal();
     workers_.push_back(std::make_unique<Worker>(worker));
     for (const KernelInfo& info : workers_.back()->list()) {
       for (const Candidate& other : all_)
@@ -30,7 +30,12 @@ Session::Session(const Options& options) : options_(options) {
   plugin_kernels_ = all_.size();
   start("");
   if (all_.empty()) throw CannotStart("no kernel is here: neither built in nor in a plug-in");
-  if (std::any_of(all_.begin(), all_.end(), [](const Candidate& c) { return c.info.device == "cuda"; })) gpu_ = probe_gpu(ordinal, why_no_gpu_);
+}
+
+const std::optional<GpuInfo>& Session::gpu() const {
+  if (!std::exchange(gpu_asked_, true) && std::any_of(all_.begin(), all_.end(), [](const Candidate& c) { return c.info.device == "cuda"; }))
+    gpu_ = probe_gpu(gpu_ordinal(), why_no_gpu_);
+  return gpu_;
 }
 
 std::vector<Candidate> Session::chosen() const {
@@ -39,7 +44,7 @@ std::vector<Candidate> Session::chosen() const {
   std::vector<Candidate> plain = all_;
   const std::vector<const smla_kernel*> built_in = kernels(KernelGroup::built_in);
   std::erase_if(plain, [&](const Candidate& candidate) {
-    return candidate.info.device != (gpu_ ? "cuda" : "cpu") ||
+    return candidate.info.device != (gpu() ? "cuda" : "cpu") ||
            std::none_of(built_in.begin(), built_in.end(), [&](const smla_kernel* kernel) { return candidate.info.name == kernel->name; });
   });
   return plain;

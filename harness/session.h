@@ -20,16 +20,19 @@ class Session {
   /// What --kernel chooses; without it the plug-in's kernels, or where there is no plug-in the built-in ones but variants (`base+change`): those for
   /// CUDA where there is a GPU, else those for the CPU.
   std::vector<Candidate> chosen() const;
-  /// The GPU that CUDA kernels run on (the first of --gpu, else GPU 0), asked only where some kernel is for CUDA; empty: `why_no_gpu` says why.
-  const std::optional<GpuInfo>& gpu() const { return gpu_; }
+  /// The GPU that CUDA kernels run on (the first of --gpu, else GPU 0); empty: `why_no_gpu` says why. Asked for once, when somebody wants to know:
+  /// the answer takes the driver a while.
+  const std::optional<GpuInfo>& gpu() const;
   const std::string& why_no_gpu() const { return why_no_gpu_; }
 
  private:
+  int gpu_ordinal() const { return options_.gpus.empty() ? 0 : options_.gpus.front(); }
   const Options& options_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Candidate> all_;
-  std::optional<GpuInfo> gpu_;
-  std::string why_no_gpu_ = "no kernel here is for CUDA";
+  mutable bool gpu_asked_ = false;
+  mutable std::optional<GpuInfo> gpu_;
+  mutable std::string why_no_gpu_ = "no kernel here is for CUDA";
   size_t plugin_kernels_ = 0;  // they come first in all_
 };
 
