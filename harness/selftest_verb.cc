@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
@@ -11,15 +10,10 @@
 #include "harness/selftest.h"
 #include "harness/verbs.h"
 #include "reports/table.h"
+#include "reports/text.h"
 
 namespace smla {
 namespace {
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  if (!file.flush()) throw UsageError(fmt::format("cannot write {}", path));
-}
 
 void print_hunt(const Selftest& selftest, bool which) {
   if (which) {
@@ -50,7 +44,7 @@ int verb_selftest(int argc, char** argv) {
 
   selftest.hunt(flags.quick || flags.which);
   print_hunt(selftest, flags.which);
-  write_file(folder + "/selftest.csv", selftest.matrix_csv());
+  write_text_file(folder + "/selftest.csv", selftest.matrix_csv());
   if (!flags.which && !interrupted()) {
     selftest.hunt_with_faulty_comparators();
     for (const auto& [name, who] : selftest.comparators())
@@ -64,7 +58,7 @@ int verb_selftest(int argc, char** argv) {
     }
     selftest.sweep_healthy(flags.pairs);
   }
-  write_file(folder + "/selftest_healthy.csv", selftest.healthy_csv());
+  write_text_file(folder + "/selftest_healthy.csv", selftest.healthy_csv());
   if (const int signal = interrupted()) return 128 + signal;
 
   int64_t exempt = 0, unnoticed = 0;
