@@ -12,10 +12,6 @@ int supports(const smla_kernel*, const smla_problem* p, char* reason, uint64_t n
   if (!(p->flags & SMLA_FLAG_DENSE_SET)) return decline(reason, n, "dense: attends every position, the case selects some");
   return mma_supports(*p, reason, n);
 }
-int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
-  mma_contract(*p, out);
-  return 0;
-}
 int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return mma_workspace_bytes(plan_mma(*p, p->s_kv), int64_t{p->b} * p->s_q); }
 int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void*, void*) {
   return report(prepare_mma(plan_mma(*p, p->s_kv)), "dense_paged: load");
@@ -33,7 +29,7 @@ const smla_kernel dense_paged_kernel = {
     .device = SMLA_DEVICE_CUDA,
     .name = "dense_paged",
     .description = "dense paged split-KV decode on tensor cores (mma.sync), any page size: the dense baseline",
-    .contract = contract,
+    .contract = mma_contract,
     .supports = supports,
     .workspace_bytes = workspace_bytes,
     .prepare = prepare,

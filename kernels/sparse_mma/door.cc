@@ -8,10 +8,6 @@ namespace {
 using namespace cuda;
 
 int supports(const smla_kernel*, const smla_problem* p, char* reason, uint64_t n) { return mma_supports(*p, reason, n); }
-int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
-  mma_contract(*p, out);
-  return 0;
-}
 int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) { return mma_workspace_bytes(plan_mma(*p, p->topk), int64_t{p->b} * p->s_q); }
 int prepare(const smla_kernel*, const smla_problem* p, const smla_buffers*, void*, void*) {
   return report(prepare_mma(plan_mma(*p, p->topk)), "sparse_mma: load");
@@ -30,7 +26,7 @@ const smla_kernel sparse_mma_kernel = {
     .name = "sparse_mma",
     .description =
         "gather inside the kernel, mma.sync, split-KV, at most 99 KB of shared memory: for few heads, and for GPUs without wgmma or tcgen05",
-    .contract = contract,
+    .contract = mma_contract,
     .supports = supports,
     .workspace_bytes = workspace_bytes,
     .prepare = prepare,

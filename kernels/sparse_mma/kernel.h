@@ -30,7 +30,7 @@ cudaError_t prepare_mma(const MmaPlan& plan);
 cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream);
 /// What the mma.sync body can do. 1 = supported.
 int mma_supports(const smla_problem& problem, char* reason, uint64_t reason_bytes);
-/// The precision of the mma.sync body for this problem's format.
-void mma_contract(const smla_problem& problem, smla_contract* contract);
+/// The precision of the mma.sync body for this problem's format, as the door asks for it. Returns 0.
+int mma_contract(const smla_kernel*, const smla_problem* problem, smla_contract* contract);
 
 }  // namespace smla::cuda

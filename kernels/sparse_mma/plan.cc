@@ -81,12 +81,13 @@ int mma_supports(const smla_problem& p, char* reason, uint64_t n) {
   return 1;
 }
 
-void mma_contract(const smla_problem& p, smla_contract* c) {
-  c->p_round = p.kv_format == SMLA_KV_BF16 ? SMLA_TYPE_BF16 : SMLA_TYPE_FP16;
+int mma_contract(const smla_kernel*, const smla_problem* p, smla_contract* c) {
+  c->p_round = p->kv_format == SMLA_KV_BF16 ? SMLA_TYPE_BF16 : SMLA_TYPE_FP16;
   c->p_max = SMLA_P_MAX_ANY;
   c->part = SMLA_TYPE_FP32;
   c->deterministic = 1;
   c->scale_exact = 1;
+  return 0;
 }
 
 }  // namespace smla::cuda

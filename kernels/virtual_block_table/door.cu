@@ -19,10 +19,6 @@ int supports(const smla_kernel*, const smla_problem* p, char* reason, uint64_t n
                    static_cast<long long>(p->page_stride_bytes));
   return 1;
 }
-int contract(const smla_kernel*, const smla_problem* p, smla_contract* out) {
-  mma_contract(*p, out);
-  return 0;
-}
 int64_t workspace_bytes(const smla_kernel*, const smla_problem* p) {
   return lists_bytes(*p) + mma_workspace_bytes(plan_mma(*p, p->topk), int64_t{p->b} * p->s_q);
 }
@@ -59,7 +55,7 @@ const smla_kernel virtual_block_table_kernel = {
     .device = SMLA_DEVICE_CUDA,
     .name = "virtual_block_table",
     .description = "dense_paged, unmodified, with page_size 1 and the selected slots as page table; holes are compacted on the device",
-    .contract = contract,
+    .contract = mma_contract,
     .supports = supports,
     .workspace_bytes = workspace_bytes,
     .prepare = prepare,
