@@ -47,13 +47,15 @@ if [ "${2:-}" = --update ]; then mkdir -p "$(dirname "$table")"; cp "$new" "$tab
 [ -f "$table" ] || { echo "$table is missing: scripts/resources.sh $build --update"; exit 1; }
 if ! tail -n +2 "$table" | cut -d, -f1 | grep -qx "$nvcc"; then echo "written by another nvcc than $nvcc: limits checked, figures not compared"; exit 0; fi
 # What only one of the two has, an architecture, is not compared: its limits were checked above.
-archs=$(comm -12 <(tail -n +2 "$table" | cut -d, -f2 | sort -u) <(tail -n +2 "$new" | cut -d, -f2 | sort -u) | paste -sd'|')
-comm -13 <(tail -n +2 "$table" | cut -d, -f2 | sort -u) <(tail -n +2 "$new" | cut -d, -f2 | sort -u) | while read -r arch; do
+archs_of() { tail -n +2 "$1" | cut -d, -f2 | sort -u; }
+comm -13 <(archs_of "$table") <(archs_of "$new") | while read -r arch; do
   echo "$arch: not in $table, limits checked, figures not compared (--update from a build of every architecture adds it)"
 done
+archs=$(comm -12 <(archs_of "$table") <(archs_of "$new") | paste -sd'|')
 [ -n "$archs" ] || exit 0
-if ! diff <(grep -E ",($archs)," "$table") <(grep -E ",($archs)," "$new"); then
+rows() { grep -E ",($archs)," "$1"; }
+if ! diff <(rows "$table") <(rows "$new"); then
   echo "figures changed (< committed, > this build): read them, then scripts/resources.sh $build --update"
   exit 1
 fi
-echo "$(grep -cE ",($archs)," "$new") rows as committed"
+echo "$(rows "$new" | wc -l) rows as committed"
