@@ -114,6 +114,7 @@ void KernelCall::call(const StagedInputs& inputs, const std::string& stage, F&& 
 }
 void KernelCall::settle(const std::string& stage, std::string error) {
   const std::string device_error = device.synchronize();  // after a refusal too: does the device still work?
+  set_stage("after " + stage);
   if (error.empty()) error = device_error;
   if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error), !device_error.empty()};
 }
