@@ -47,6 +47,24 @@ Runs dense_twin(const Inputs& in, const Contract&) {
 
 Runs remapped(const Inputs&, const Contract&) { return {{with(&Variant::remap_pages, true), OutputFill::nan, SameBits::if_deterministic}}; }
 Runs strided(const Inputs&, const Contract&) { return {{with(&Variant::pad_strides, true), OutputFill::nan, SameBits::if_deterministic}}; }
+CheckRun called(Calls calls) {
+  CheckRun run;
+  run.same_bits = SameBits::if_deterministic;
+  run.calls = calls;
+  return run;
+}
+Runs back_to_back(const Inputs& in, const Contract&) {
+  CheckRun run = called(Calls::back_to_back);
+  if ((in.flags & SMLA_FLAG_DENSE_SET) == 0) run.other.half = 1;  // shorter lists, too
+  return {run};
+}
+Runs gate(const Inputs&, const Contract&) { return {called(Calls::gate)}; }
+Runs graph(const Inputs&, const Contract&) { return {called(Calls::graph)}; }
+Runs streams(const Inputs&, const Contract&) {
+  CheckRun run = called(Calls::streams);
+  run.launches = 20;
+  return {run};
+}
 Runs permuted(const Inputs&, const Contract&) { return {{with(&Variant::permute_indices, true)}}; }
 Runs inserted(const Inputs&, const Contract&) { return {{with(&Variant::insert_invalid, true)}}; }
 
@@ -90,24 +108,31 @@ Runs sensitivity(const Inputs& in, const Contract&) {
 }
 
 constexpr Check kChecks[] = {
-    {"guards", CheckColumn::guards, true, "canaries before and after every buffer are whole after every run", none},
-    {"inputs", CheckColumn::guards, true, "every input holds the same bytes after every run", none},
-    {"written", CheckColumn::outputs_written, true, "no element of out and lse still holds what it was filled with", none},
-    {"determinism", CheckColumn::determinism, true, "launches agree bit by bit, an unrelated input in between (where declared)", none},
-    {"poison", CheckColumn::poison, true, "what nobody selects, outputs and workspace hold huge, then random bytes instead of NaN: same bits",
+    {"guards", CheckColumn::guards, true, "canaries before and after every buffer are whole after every run", false, none},
+    {"inputs", CheckColumn::guards, true, "every input holds the same bytes after every run", false, none},
+    {"written", CheckColumn::outputs_written, true, "no element of out and lse still holds what it was filled with", false, none},
+    {"determinism", CheckColumn::determinism, true, "launches agree bit by bit, an unrelated input in between (where declared)", false, none},
+    {"poison", CheckColumn::poison, true, "what nobody selects, outputs and workspace hold huge, then random bytes instead of NaN: same bits", false,
      poison},
-    {"bounds", CheckColumn::guards, false, "memory before, then behind the pool is not mapped: nothing reads there", bounds},
-    {"remapped", CheckColumn::metamorphic, false, "the same rows in other physical pages: same bits", remapped},
-    {"strided", CheckColumn::metamorphic, false, "strides of q, indices, out and lse exceed the shape: same bits", strided},
-    {"batch", CheckColumn::metamorphic, false, "requests in reversed order: same bits where batch_invariant is declared, else within budget", batch},
-    {"scaled", CheckColumn::metamorphic, false, "q * 8 with sm_scale / 8: same bits where scale_exact is declared, else within budget", scaled},
-    {"permuted", CheckColumn::metamorphic, false, "each list in another order: within budget", permuted},
-    {"inserted", CheckColumn::metamorphic, false, "-1 entries inserted in every list: within budget", inserted},
-    {"splits", CheckColumn::metamorphic, false, "num_splits 1 to 32: within budget", splits},
-    {"halves", CheckColumn::metamorphic, false, "two disjoint halves of every list, merged by their lse: the whole", halves},
-    {"dense_twin", CheckColumn::metamorphic, false, "where every position is selected: the dense kernel of the same device answers the same",
+    {"bounds", CheckColumn::guards, false, "memory before, then behind the pool is not mapped: nothing reads there", false, bounds},
+    {"back_to_back", CheckColumn::determinism, false, "on the workspace as the call before left it, with other lists and lengths: same bits", false,
+     back_to_back},
+    {"gate", CheckColumn::determinism, false, "while a kernel holds the stream, nothing is written: all work is ordered on it", true, gate},
+    {"graph", CheckColumn::determinism, false, "captured in a graph, replayed after the inputs changed in place: same bits", true, graph},
+    {"streams", CheckColumn::determinism, false, "20 times beside another call on another stream: same bits", true, streams},
+    {"remapped", CheckColumn::metamorphic, false, "the same rows in other physical pages: same bits", false, remapped},
+    {"strided", CheckColumn::metamorphic, false, "strides of q, indices, out and lse exceed the shape: same bits", false, strided},
+    {"batch", CheckColumn::metamorphic, false, "requests in reversed order: same bits where batch_invariant is declared, else within budget", false,
+     batch},
+    {"scaled", CheckColumn::metamorphic, false, "q * 8 with sm_scale / 8: same bits where scale_exact is declared, else within budget", false,
+     scaled},
+    {"permuted", CheckColumn::metamorphic, false, "each list in another order: within budget", false, permuted},
+    {"inserted", CheckColumn::metamorphic, false, "-1 entries inserted in every list: within budget", false, inserted},
+    {"splits", CheckColumn::metamorphic, false, "num_splits 1 to 32: within budget", false, splits},
+    {"halves", CheckColumn::metamorphic, false, "two disjoint halves of every list, merged by their lse: the whole", false, halves},
+    {"dense_twin", CheckColumn::metamorphic, false, "where every position is selected: the dense kernel of the same device answers the same", false,
      dense_twin},
-    {"sensitivity", CheckColumn::metamorphic, false, "each argument that must matter is changed: the answer follows", sensitivity},
+    {"sensitivity", CheckColumn::metamorphic, false, "each argument that must matter is changed: the answer follows", false, sensitivity},
 };
 
 }  // namespace
@@ -119,6 +144,8 @@ std::string to_string(const CheckRun& run) {
   const auto add = [&](std::string_view word) { text = text == "base" ? std::string(word) : fmt::format("{} {}", text, word); };
   if (run.fill != OutputFill::nan) add(run.fill == OutputFill::ones ? "fill_ones" : "fill_huge");
   if (run.guard != Guard::canary) add(run.guard == Guard::fault_before ? "fault_before" : "fault_after");
+  constexpr std::string_view kCalls[] = {"plain", "back_to_back", "gate", "graph", "streams"};
+  if (run.calls != Calls::plain) add(kCalls[static_cast<size_t>(run.calls)]);
   if (!run.kernel.empty()) add(run.kernel);
   return text;
 }

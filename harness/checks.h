@@ -29,7 +29,10 @@ struct CheckRun {
   SameBits same_bits = SameBits::never;
   Guard guard = Guard::canary;
   bool own_oracle = false;  // the question changed: the oracle is asked the changed one
-  std::string kernel;       // another kernel is run on the same inputs, and both must agree; "" = this kernel
+  Calls calls = Calls::plain;
+  int launches = 1;
+  Variant other = RunRequest().other;
+  std::string kernel;  // another kernel is run on the same inputs, and both must agree; "" = this kernel
 };
 
 /// The boolean column of accuracy.csv that a check feeds.
@@ -40,6 +43,7 @@ struct Check {
   CheckColumn column;
   bool quick;  // runs by default; the others with --checks all or by name
   std::string_view what;
+  bool needs_streams;  // asked of kernels on a GPU only; to others it does not apply
   /// The runs for this case; none = the check does not apply, or its facts come with every run (guards, inputs, written, determinism).
   std::vector<CheckRun> (*runs)(const Inputs& in, const Contract& contract);
 };

@@ -150,6 +150,7 @@ class CaseJudge {
     subject.takes.push_back(std::move(base));
     for (size_t check : options_.checks) {
       subject.outcomes[check].check = check;
+      if (checks()[check].needs_streams && candidate.info.device == "cpu") continue;
       for (CheckRun& run : checks()[check].runs(*base_, subject.contract)) {
         Take take;
         take.check = check;
@@ -202,6 +203,9 @@ class CaseJudge {
     request.kernel = take.candidate->info.name;
     request.fill = take.run.fill;
     request.guard = take.run.guard;
+    request.calls = take.run.calls;
+    request.launches = take.run.launches;
+    request.other = take.run.other;
     request.threads = options_.threads;
     request.deadline_s = options_.case_timeout_s;
     if (take.base() && first && chosen("determinism")) {
@@ -221,6 +225,7 @@ class CaseJudge {
     if (is_twin) take.contract = reply.contract;
     if (first && !is_twin) facts(subject, take, reply);
     if (!take.base()) subject.outcomes[take.check].ran = true;
+    if (!reply.early.empty()) subject.fault(take.check, false, false, reply.early);
     take.reply = std::move(reply);
     take.split = take.reply.splits_used != 1 && (take.run.variant.num_splits >= 0 ? take.run.variant.num_splits : planned_.c().num_splits) != 1;
     if (take.rows_needed && !take.comparer && !is_twin) {
@@ -266,8 +271,11 @@ class CaseJudge {
       out_ok = a.out == b.out;
       lse_ok = a.lse == b.lse;
     } else if (first) {
-      out_ok = a.out_hash.front() == b.out_hash.front();
-      lse_ok = a.lse_hash.front() == b.lse_hash.front();
+      const auto all_are = [](const std::vector<uint64_t>& hashes, uint64_t hash) {
+        return std::all_of(hashes.begin(), hashes.end(), [&](uint64_t h) { return h == hash; });
+      };
+      out_ok = all_are(b.out_hash, a.out_hash.front());
+      lse_ok = all_are(b.lse_hash, a.lse_hash.front());
     }
     if (!out_ok || !lse_ok)
       subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.name(), differs(!out_ok, !lse_ok)));

@@ -6,6 +6,7 @@
 #include "harness/checks.h"
 #include "harness/session.h"
 #include "harness/verbs.h"
+#include "kernels/archs.h"
 
 namespace smla {
 namespace {
@@ -38,20 +39,31 @@ void list_checks(const Options&) {
   for (const Check& check : checks()) fmt::print("{:<12} {:<7} {}\n", check.name, check.quick ? "quick" : "all", check.what);
 }
 
-/// The matrix kernel x case, with the reason for each refusal.
+/// The matrix kernel x case, with the reason for each refusal, and its sums.
 void list_support(const Options& options) {
   Session session(options);
-  const std::vector<Candidate> kernels = session.chosen();
+  const int cc = options.arch.empty() ? 0 : find_arch(options.arch).cc;
+  const std::vector<Candidate> kernels = cc ? session.chosen(true) : session.chosen();
+  std::map<std::string, std::map<std::string, int>> sums;  // kernel, then "supported" or the reason
   for (const PlannedCase& planned : plan_cases(options)) {
     const Inputs in = make_inputs(planned.c());
     for (const Candidate& kernel : kernels) {
-      const RunReply reply = kernel.worker->supports(planned.c(), kernel.info.name);
+      const RunReply reply = kernel.worker->supports(planned.c(), kernel.info.name, cc);
       const std::string excluded = reply.status == Status::pass ? contract_excludes(reply.contract, in) : reply.detail;
       const Status status = excluded.empty() ? Status::pass : reply.status == Status::pass ? Status::unsupported : reply.status;
-      fmt::print("{:<12} {:<24} {}{}\n", status == Status::pass ? "supported" : name_of(status), kernel.info.name, to_line(planned.c()),
-                 excluded.empty() ? "" : "  # " + excluded);
+      const std::string_view word = status == Status::pass ? "supported" : name_of(status);
+      fmt::print("{:<12} {:<24} {}{}\n", word, kernel.info.name, to_line(planned.c()), excluded.empty() ? "" : "  # " + excluded);
+      ++sums[kernel.info.name][excluded.empty() ? "" : fmt::format("{}: {}", word, excluded)];
     }
   }
+  if (cc) {
+    const Arch& arch = find_arch(options.arch);
+    fmt::print("\non {} as in {} ({} SMs, {} bytes of shared memory a block); this build has code for: {}\n", arch.name, arch.card, arch.sm_count,
+               arch.smem_optin_bytes, SMLA_BUILT_FOR);
+  }
+  fmt::print("\n");
+  for (const auto& [kernel, reasons] : sums)
+    for (const auto& [reason, count] : reasons) fmt::print("{:>6} {:<24} {}\n", count, kernel, reason.empty() ? "supported" : reason);
 }
 
 constexpr struct {

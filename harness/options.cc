@@ -137,7 +137,10 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
   CLI::App app(what, argv[0]);
   options.command = "smla";
   for (int i = 0; i < argc; ++i) options.command += " " + shell_quote(argv[i]);
-  if (groups & kListing) app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
+  if (groups & kListing) {
+    app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
+    app.add_option("--arch", options.arch, "support: on a GPU of this architecture, whether one is here or not")->type_name("sm_120");
+  }
   if (groups & kChoosing) add_choosing(app, options);
   if (groups & kChecking) add_checking(app, options);
   if (groups & kTiming) add_timing(app, options);

@@ -18,6 +18,7 @@ struct Options {
   std::string plugin;
   int shard_index = 1, shard_count = 1;
   std::string what;  // smla list WHAT
+  std::string arch;  // smla list support: of a GPU of this architecture, here or not
   // checking
   std::string checks = "quick";
   int64_t oracle_rows = 0;  // 0 = all

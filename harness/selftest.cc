@@ -22,14 +22,21 @@ namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::vector<std::string> healthy_names(KernelGroup group) {
+std::vector<std::string> healthy_names(KernelGroup group, bool with_gpu) {
   std::vector<std::string> names;
   for (const smla_kernel* kernel : kernels(group))
-    if (kernel->device == SMLA_DEVICE_CPU) names.push_back(kernel->name);
+    if (kernel->device == SMLA_DEVICE_CPU || with_gpu) names.push_back(kernel->name);
   return names;
 }
 
-Candidate candidate(const std::string& name, Worker& worker) { return {{name, "", "cpu"}, &worker}; }
+Candidate candidate(const std::string& name, Worker& worker) {
+  return {{name, "", find_kernel(name).device == SMLA_DEVICE_CPU ? "cpu" : "cuda"}, &worker};
+}
+WorkerOptions worker_with(int gpu) {
+  WorkerOptions options;
+  options.gpu = gpu;
+  return options;
+}
 
 bool hostile(Pattern pattern) {
   constexpr Pattern kHostile[] = {Pattern::leading_invalid, Pattern::interleaved_invalid, Pattern::all_invalid,     Pattern::out_of_range,
@@ -94,7 +101,7 @@ void likeliest_killers_first(std::vector<PlannedCase>& plan) {
   });
 }
 
-std::vector<Planted> planted_kernels(const std::vector<std::string>& globs) {
+std::vector<Planted> planted_kernels(const std::vector<std::string>& globs, bool with_gpu) {
   std::map<std::string, std::string> exempt;
   for (const mutants::Mutant& mutant : mutants::table()) exempt[mutant.name] = mutant.out_of_reach;
   std::vector<Planted> planted;
@@ -102,6 +109,7 @@ std::vector<Planted> planted_kernels(const std::vector<std::string>& globs) {
     for (const smla_kernel* kernel : kernels(group)) {
       const auto matches = [&](const std::string& glob) { return fnmatch(glob.c_str(), kernel->name, 0) == 0; };
       if (!globs.empty() && std::none_of(globs.begin(), globs.end(), matches)) continue;
+      if (kernel->device != SMLA_DEVICE_CPU && !with_gpu) continue;
       planted.emplace_back();
       planted.back().name = kernel->name;
       planted.back().what = kernel->description;
@@ -120,8 +128,8 @@ void HealthyFigures::add(const RowFigures& figures) {
   lse_ratio = std::max(lse_ratio, figures.lse_ratio_max);
 }
 
-Selftest::Selftest(const Options& options, std::vector<PlannedCase> plan, std::vector<Planted> planted)
-    : options_(options), plan_(std::move(plan)), planted_(std::move(planted)) {
+Selftest::Selftest(const Options& options, std::vector<PlannedCase> plan, std::vector<Planted> planted, int gpu)
+    : options_(options), gpu_(gpu), plan_(std::move(plan)), planted_(std::move(planted)) {
   std::erase_if(plan_, [](const PlannedCase& planned) { return !for_a_cpu(planned); });
   if (plan_.empty()) throw NothingMatched("every case is tagged gpu: nothing for the CPU kernels that carry the defects");
   likeliest_killers_first(plan_);
@@ -138,7 +146,7 @@ JudgeOptions Selftest::judge_options(const std::string& list) const {
 void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, const std::string& list, double start_s) {
   std::erase_if(asked, [](const Planted* p) { return p->hung; });
   if (asked.empty()) return;
-  Worker worker{WorkerOptions()};
+  Worker worker{worker_with(gpu_)};
   std::vector<Candidate> candidates;
   for (const Planted* p : asked) candidates.push_back(candidate(p->name, worker));
   const CaseResult result = judge_case(planned, candidates, judge_options(list));
@@ -171,8 +179,8 @@ void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::st
 
 void Selftest::hunt(bool stop) {
   const double start_s = now_s();
-  const std::vector<std::string> built_in = healthy_names(KernelGroup::built_in);
-  Worker healthy_worker{WorkerOptions()};
+  const std::vector<std::string> built_in = healthy_names(KernelGroup::built_in, gpu_ >= 0);
+  Worker healthy_worker{worker_with(gpu_)};
   Progress progress(options_.progress, static_cast<int64_t>(plan_.size()), "cases hunted");
   for (const char* list : {"quick", "all"})
     for (const PlannedCase& planned : plan_) {
@@ -190,8 +198,9 @@ void Selftest::hunt(bool stop) {
 }
 
 void Selftest::sweep_healthy(int64_t pairs) {
-  const std::vector<std::string> built_in = healthy_names(KernelGroup::built_in), variants = healthy_names(KernelGroup::variant);
-  Worker worker{WorkerOptions()};
+  const std::vector<std::string> built_in = healthy_names(KernelGroup::built_in, gpu_ >= 0),
+                                 variants = healthy_names(KernelGroup::variant, gpu_ >= 0);
+  Worker worker{worker_with(gpu_)};
   Progress progress(options_.progress, pairs, "healthy inputs");
   size_t turn = 0;
   for (uint64_t seed = 1000; healthy_inputs_ < pairs; ++seed) {

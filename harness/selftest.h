@@ -27,8 +27,8 @@ struct Planted {
   bool hung = false;                       // it is not asked again: each answer costs a deadline
   bool killed() const { return !killed_by.empty(); }
 };
-/// Mutants and fakes of the registry; empty globs choose all. Throws NothingMatched.
-std::vector<Planted> planted_kernels(const std::vector<std::string>& globs);
+/// Mutants and fakes of the registry; empty globs choose all. Those for a GPU only with one. Throws NothingMatched.
+std::vector<Planted> planted_kernels(const std::vector<std::string>& globs, bool with_gpu);
 
 /// A healthy kernel that was flagged.
 struct FalseAlarm {
@@ -46,7 +46,8 @@ using FormatFamily = std::pair<std::string, std::string>;  // kv_format, values
 /// One run of the self-test: what it asks and what it found. Every case has worker processes of its own, so that a verdict depends on no other case.
 class Selftest {
  public:
-  Selftest(const Options& options, std::vector<PlannedCase> plan, std::vector<Planted> planted);
+  /// `gpu`: ordinal of the GPU whose kernels take part; -1 = none.
+  Selftest(const Options& options, std::vector<PlannedCase> plan, std::vector<Planted> planted, int gpu);
 
   /// Asks every planted kernel the cases in order, first with the quick checks, then those that are left with all checks. `stop`: a planted kernel
   /// that was noticed is not asked again. Healthy built-in kernels are asked every case too.
@@ -78,6 +79,7 @@ class Selftest {
   JudgeOptions judge_options(const std::string& checks) const;
 
   const Options& options_;
+  const int gpu_;
   std::vector<PlannedCase> plan_;
   std::vector<Planted> planted_;
   std::vector<FalseAlarm> false_alarms_;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "harness/cuda/gpu_probe.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/job.h"
@@ -37,7 +38,11 @@ int verb_selftest(int argc, char** argv) {
   options.case_timeout_s = 10;  // cases are small; a kernel that never returns costs this once
   SelftestFlags flags;
   if (!parse_flags(flags, options, argc, argv)) return kAllGreen;
-  Selftest selftest(options, plan_cases(options), planted_kernels(options.kernels));
+  std::string why_no_gpu;
+  const int ordinal = options.gpus.empty() ? 0 : options.gpus.front();
+  const int gpu = probe_gpu(ordinal, why_no_gpu) ? ordinal : -1;
+  if (gpu < 0) fmt::print("without the defects of GPU kernels: {}\n", why_no_gpu);
+  Selftest selftest(options, plan_cases(options), planted_kernels(options.kernels, gpu >= 0), gpu);
   const std::string folder = report_folder(options, "cpu_x86_64");
   watch_interrupts();
   const auto start = std::chrono::steady_clock::now();

@@ -38,13 +38,15 @@ const std::optional<GpuInfo>& Session::gpu() const {
   return gpu_;
 }
 
-std::vector<Candidate> Session::chosen() const {
+std::vector<Candidate> Session::chosen() const { return chosen(options_.kernels.empty() && plugin_kernels_ == 0 && gpu()); }
+
+std::vector<Candidate> Session::chosen(bool cuda) const {
   if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);
   if (plugin_kernels_ > 0) return {all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_)};
   std::vector<Candidate> plain = all_;
   const std::vector<const smla_kernel*> built_in = kernels(KernelGroup::built_in);
   std::erase_if(plain, [&](const Candidate& candidate) {
-    return candidate.info.device != (gpu() ? "cuda" : "cpu") ||
+    return candidate.info.device != (cuda ? "cuda" : "cpu") ||
            std::none_of(built_in.begin(), built_in.end(), [&](const smla_kernel* kernel) { return candidate.info.name == kernel->name; });
   });
   return plain;

@@ -20,6 +20,8 @@ class Session {
   /// What --kernel chooses; without it the plug-in's kernels, or where there is no plug-in the built-in ones but variants (`base+change`): those for
   /// CUDA where there is a GPU, else those for the CPU.
   std::vector<Candidate> chosen() const;
+  /// The same where kernels for CUDA, or else those for the CPU, are the default choice.
+  std::vector<Candidate> chosen(bool cuda) const;
   /// The GPU that CUDA kernels run on (the first of --gpu, else GPU 0); empty: `why_no_gpu` says why. Asked for once, when somebody wants to know:
   /// the answer takes the driver a while.
   const std::optional<GpuInfo>& gpu() const;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <optional>
@@ -103,6 +104,11 @@ void print_tail(const SweepResult& result, const Job& job) {
     fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s of {:.2f} s\n", oracle_s, generate_s, kernel_s,
                result.wall_s - oracle_s - generate_s - kernel_s, result.wall_s);
   }
+  const bool no_streams = std::all_of(job.kernels.begin(), job.kernels.end(), [](const Candidate& kernel) { return kernel.info.device == "cpu"; });
+  std::string idle;
+  for (size_t check : job.checks)
+    if (checks()[check].needs_streams && no_streams) idle += fmt::format(" {}", checks()[check].name);
+  if (!idle.empty()) fmt::print("not applicable to CPU kernels, which have no streams:{}\n", idle);
   fmt::print("reports: {}\n", job.folder);
   if (result.signal != 0) fmt::print("interrupted by signal {}: {} of {} pairs are in the report\n", result.signal, tally.done(), tally.planned);
   std::fflush(stdout);

@@ -17,11 +17,21 @@ enum class OutputFill : int32_t { nan, ones, huge };  // NaN payload, 0xFF bytes
 /// slot 0, or directly behind the last page (rounded up to 256 bytes). Canaries stand around every other tensor, checked after the call.
 enum class Guard : int32_t { canary, fault_before, fault_after };
 
-/// One question. Launches `launches` times over the same inputs (`alternate`: with the variant `second` in between), out and lse re-filled before
-/// each.
+/// How the kernel is called. In each way the answer to the request's inputs comes back, hashed after each launch of them; `other` is what runs
+/// beside. The last three ask for streams: `unsupported` on a device that has none.
+enum class Calls : int32_t {
+  plain,         // `launches` times; `alternate`: the other inputs in between, every call on new dirt
+  back_to_back,  // twice in a row, then the other inputs, then once more: the workspace stays as the call before left it
+  gate,          // behind a kernel that holds the stream: nothing may be written before its turn
+  graph,         // captured over the other inputs, replayed after these took their place in the same memory
+  streams        // `launches` times, the other inputs at the same time on a second stream with outputs and workspace of their own
+};
+
+/// One question. out and lse are re-filled before each launch.
 struct RunRequest {
   Case c;
-  Variant variant;
+  Variant variant, other = {.second = true};
+  Calls calls = Calls::plain;
   std::string kernel;
   OutputFill fill = OutputFill::nan;
   Guard guard = Guard::canary;
@@ -40,6 +50,7 @@ struct RunReply {
   Contract contract;  // as declared for this problem
   bool guards_ok = true, inputs_ok = true, written_ok = true;
   std::string guards_detail;                 // which buffer, which offset
+  std::string early;                         // Calls::gate: what was written before the stream's turn; empty = nothing
   std::vector<uint64_t> out_hash, lse_hash;  // [launches] of ALL rows' bytes, so that runs compare bit by bit
   std::vector<uint16_t> out;                 // [tokens][h_q][d_v] of the last launch, q's type
   std::vector<float> lse;                    // [tokens][h_q] of the last launch, widened, in the kernel's own convention; empty for lse_dtype = none

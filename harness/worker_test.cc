@@ -236,6 +236,18 @@ TEST_CASE("runs are told apart by their hashes; fills and dirt reach the kernel"
   reply = worker().run(request);
   CHECK(reply.out_hash[0] == reply.out_hash[1]);  // the second call finds what the first one left
   CHECK(reply.out_hash[1] != reply.out_hash[2]);  // the third, other dirt
+
+  request.calls = Calls::back_to_back;  // one workspace through all calls
+  reply = worker().run(request);
+  CHECK(reply.out_hash == std::vector<uint64_t>(3, reply.out_hash.at(0)));
+  request.kernel = "nondeterministic";
+  reply = worker().run(request);
+  CHECK(reply.out_hash.at(1) != reply.out_hash.at(2));
+
+  request.calls = GENERATE(Calls::gate, Calls::graph, Calls::streams);  // memory of the host has no streams, and nobody says that it passed
+  reply = worker().run(request);
+  CHECK(reply.status == Status::unsupported);
+  CHECK_THAT(reply.detail, ContainsSubstring("no streams"));
 }
 
 TEST_CASE("writes into the gaps between rows are found") {

@@ -6,6 +6,7 @@
 #include "kernels/mutants/mutant.h"
 #ifdef SMLA_HAVE_CUDA
 #include "kernels/common/kernels.h"
+#include "kernels/mutants/gpu.h"
 #endif
 
 namespace smla {
@@ -23,6 +24,10 @@ std::vector<KernelEntry> make_table() {
 #endif
   add(KernelGroup::variant, cpu::variants());
   add(KernelGroup::mutant, mutants::kernels());
+#ifdef SMLA_HAVE_CUDA
+  table.push_back({&mutants::gpu_base(), KernelGroup::variant});
+  add(KernelGroup::mutant, mutants::gpu_kernels());
+#endif
   add(KernelGroup::fake, mutants::fakes());
   return table;
 }

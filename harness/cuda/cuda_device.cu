@@ -185,6 +185,26 @@ __global__ void find_stray(const std::byte* data, int64_t bytes, Rows rows, uint
   }
 }
 
+/// Waits until the gate's count of openings has come to `turn`, or gives up and says so.
+struct GateFlags {
+  unsigned opened, given_up;
+};
+__global__ void wait_at_gate(volatile GateFlags* gate, unsigned turn, unsigned long long limit_ns) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  while (gate->opened < turn) {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    if (now - begin > limit_ns) {
+      gate->given_up = turn;
+      return;
+    }
+  }
+}
+__global__ void find_other_word(const uint16_t* words, int64_t n, uint16_t word, unsigned long long* first) {
+  for (int64_t i = first_thread(); i < n; i += all_threads())
+    if (words[i] != word) atomicMin(first, static_cast<unsigned long long>(i * 2));
+}
+
 /// Holds the stream for about so long, so that what is enqueued behind it starts back to back.
 __global__ void hold(long long clocks) {
   const long long begin = clock64();
@@ -269,6 +289,75 @@ class Scratch {
   T* at_ = nullptr;
 };
 
+/// A second stream, a gate before both, and graphs.
+class CudaStreams final : public Streams {
+ public:
+  explicit CudaStreams(cudaStream_t first) : first_(first) {
+    must(cudaStreamCreateWithFlags(&second_, cudaStreamNonBlocking), "cudaStreamCreate");
+    must(cudaStreamCreateWithFlags(&looker_, cudaStreamNonBlocking), "cudaStreamCreate");
+    void* flags = nullptr;
+    must(cudaHostAlloc(&flags, sizeof(GateFlags), cudaHostAllocMapped), "cudaHostAlloc");
+    gate_ = new (flags) GateFlags{};
+    must(cudaMalloc(&found_, sizeof *found_), "cudaMalloc");
+    first_changed(reinterpret_cast<const std::byte*>(found_), 0, 0);  // loaded now: loading may wait for a device that a gate holds up
+  }
+  void* second() const override { return second_; }
+
+  std::function<void()> capture(const std::function<void()>& work) override {
+    must(cudaStreamBeginCapture(first_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    const auto end = [&] { return cudaStreamEndCapture(first_, &graph); };
+    try {
+      work();
+    } catch (...) {
+      end();
+      cudaGetLastError();
+      throw;
+    }
+    const cudaError_t error = end();
+    cudaGetLastError();  // of the launch; an error of the device comes again
+    if (error != cudaSuccess) throw CaptureError("not recorded in a graph: " + text_of(error));
+    const std::shared_ptr<CUgraph_st> recorded(graph, [](cudaGraph_t g) { cudaGraphDestroy(g); });
+    size_t nodes = 0;
+    must(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+    if (nodes == 0) throw CaptureError("nothing was recorded in a graph: the work is not on the stream that was given");
+    cudaGraphExec_t ready = nullptr;
+    if (const cudaError_t refused = cudaGraphInstantiate(&ready, graph, 0); refused != cudaSuccess) {
+      cudaGetLastError();
+      throw CaptureError("the graph cannot be instantiated: " + text_of(refused));
+    }
+    const std::shared_ptr<CUgraphExec_st> exec(ready, [](cudaGraphExec_t e) { cudaGraphExecDestroy(e); });
+    return [this, exec] { must(cudaGraphLaunch(exec.get(), first_), "cudaGraphLaunch"); };
+  }
+
+  void close_gate() override {
+    constexpr unsigned long long kLimit_ns = 2'000'000'000;
+    ++turn_;
+    for (cudaStream_t stream : {first_, second_}) wait_at_gate<<<1, 1, 0, stream>>>(gate_, turn_, kLimit_ns);
+    must(cudaGetLastError(), "closing the gate");
+  }
+  bool open_gate() override {
+    const bool in_time = gate_->given_up != turn_;
+    gate_->opened = turn_;
+    return in_time;
+  }
+  std::optional<int64_t> first_changed(const std::byte* data, int64_t bytes, uint16_t word) override {
+    unsigned long long first = ~0ull;
+    must(cudaMemcpyAsync(found_, &first, sizeof first, cudaMemcpyHostToDevice, looker_), "cudaMemcpyAsync");
+    find_other_word<<<grid_for(bytes / 2), kThreads, 0, looker_>>>(reinterpret_cast<const uint16_t*>(data), bytes / 2, word, found_);
+    must(cudaGetLastError(), "looking at device memory");
+    must(cudaMemcpyAsync(&first, found_, sizeof first, cudaMemcpyDeviceToHost, looker_), "cudaMemcpyAsync");
+    must(cudaStreamSynchronize(looker_), "looking at device memory");
+    return first == ~0ull ? std::nullopt : std::optional(static_cast<int64_t>(first));
+  }
+
+ private:
+  cudaStream_t first_, second_ = nullptr, looker_ = nullptr;
+  volatile GateFlags* gate_ = nullptr;  // host memory that the device sees
+  unsigned turn_ = 0;
+  unsigned long long* found_ = nullptr;
+};
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int ordinal) : ordinal_(ordinal) {
@@ -294,6 +383,10 @@ class CudaDevice final : public Device {
   }
   int64_t last_level_cache_bytes() const override { return properties_.l2CacheSize; }
   void* stream() const override { return stream_; }
+  Streams* streams() override {
+    if (!streams_) streams_ = std::make_unique<CudaStreams>(stream_);
+    return streams_.get();
+  }
 
   Block allocate(const std::string& name, int64_t bytes, Guard guard) override {
     Block block;
@@ -376,6 +469,10 @@ class CudaDevice final : public Device {
   void download(void* to, const std::byte* from, int64_t bytes) override {
     must(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
     finish("download");
+  }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
+    must(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
+    finish("copy");
   }
   void fill(std::byte* to, int64_t bytes, uint16_t word) override {
     if (bytes == 0) return;
@@ -526,6 +623,7 @@ class CudaDevice final : public Device {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   unsigned long long* answer_ = nullptr;
   std::unique_ptr<VirtualMemory> memory_;
+  std::unique_ptr<CudaStreams> streams_;
   std::map<std::byte*, std::vector<Range>> mappings_;  // of blocks made of virtual memory: what is mapped, from block.mapped on
   Block flush_;
 };

@@ -67,6 +67,26 @@ struct Range {
 /// Every range widened to whole units inside [0, bytes rounded up): sorted and disjoint.
 std::vector<Range> in_whole_units(std::vector<Range> ranges, int64_t unit, int64_t bytes);
 
+/// What only a device with streams can do. Its streams are ordered with nothing but themselves.
+class Streams {
+ public:
+  virtual ~Streams() = default;
+  /// Beside Device::stream().
+  virtual void* second() const = 0;
+  /// Records what `work` enqueues on Device::stream() instead of running it. What comes back enqueues it there, any number of times. Throws
+  /// CaptureError if `work` did what cannot be recorded, or nothing.
+  virtual std::function<void()> capture(const std::function<void()>& work) = 0;
+  /// Both streams wait at the gate until open_gate(), which returns false if they were let through before that: after some seconds, so that who waits
+  /// for a stream while the gate is closed does not wait for ever.
+  virtual void close_gate() = 0;
+  virtual bool open_gate() = 0;
+  /// While the gate is closed: the offset of the first 16-bit word that is not `word`.
+  virtual std::optional<int64_t> first_changed(const std::byte* data, int64_t bytes, uint16_t word) = 0;
+};
+struct CaptureError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// Content functions are given memory of this device and run to their end before they return, unless said otherwise.
 class Device {
  public:
@@ -76,6 +96,7 @@ class Device {
   virtual int64_t available_bytes() const = 0;
   virtual int64_t last_level_cache_bytes() const = 0;
   virtual void* stream() const = 0;  // what launch is given; NULL on the host
+  virtual Streams* streams() { return nullptr; }
 
   // Memory. allocate() and back() throw OutOfMemory. Without canaries on a side, the tensor's end there is the end of what is mapped.
   virtual Block allocate(const std::string& name, int64_t bytes, Guard guard) = 0;
@@ -90,6 +111,7 @@ class Device {
   // Content.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
   virtual void download(void* to, const std::byte* from, int64_t bytes) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;
   /// Every 16-bit word becomes `word`; bytes is even.
   virtual void fill(std::byte* to, int64_t bytes, uint16_t word) = 0;
   virtual void fill_random(std::byte* to, int64_t bytes, uint64_t seed) = 0;

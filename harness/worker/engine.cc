@@ -11,9 +11,11 @@
 
 #include "harness/cuda/cuda_device.h"
 #include "harness/worker/blackbox.h"
+#include "harness/worker/calling.h"
 #include "harness/worker/host_device.h"
 #include "harness/worker/kernel_call.h"
 #include "harness/worker/sampler.h"
+#include "kernels/archs.h"
 #include "kernels/problem.h"
 
 namespace smla {
@@ -119,7 +121,7 @@ RunReply Engine::supports(const SupportsRequest& request) {
   const smla_kernel& kernel = find(request.kernel);
   smla_problem problem = make_problem(inputs({{request.c, {}, Guard::canary}})[0]->in, resolved(0));
   attempt(reply, [&] {
-    if (request.arch_cc) problem.device_cc = request.arch_cc;
+    if (request.arch_cc && kernel.device != SMLA_DEVICE_CPU) describe_arch(request.arch_cc, problem);
     else device_of(kernel).describe(problem);
     reply.contract = ask(kernel, problem);
   });
@@ -131,53 +133,22 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
   const smla_kernel& kernel = find(request.kernel);
   if (request.launches < 1) throw UsageError(fmt::format("launches must be at least 1, not {}", request.launches));
   std::vector<Key> keys = {{request.c, request.variant, request.guard}};
-  if (request.alternate) {
-    keys.push_back(keys[0]);
-    keys[1].variant.second = !request.variant.second;
-  }
+  if (request.alternate || (request.calls != Calls::plain && request.calls != Calls::gate)) keys.push_back({request.c, request.other, request.guard});
   const std::vector<StagedInputs*> in = inputs(keys);
   for (int64_t token : request.tokens)
     if (token < 0 || token >= in[0]->in.tokens()) throw UsageError(fmt::format("judged token {} is not in [0, {})", token, in[0]->in.tokens()));
   attempt(reply, [&] {
     KernelCall call(kernel, device_of(kernel), resolved(request.threads), in[0]->in);
     reply.contract = call.contract;
+    if (request.calls > Calls::back_to_back && !call.device.streams()) throw Ended{Status::unsupported, "not applicable: the device has no streams"};
+    if (request.calls == Calls::back_to_back) KernelCall(kernel, call.device, call.threads, in[1]->in);  // asked, too
     call.allocate(in);
     reply.workspace_bytes = call.workspace_bytes();
     for (StagedInputs* inputs : in) reply.generate_ms += std::exchange(inputs->generate_ms, 0);  // what is kept from an earlier request cost nothing
-    std::vector<double> launch_ms;
     bounded(call.device, call.threads, [&] {
-      const auto launch = [&](StagedInputs& inputs, int i, const std::string& which) {
-        if (i % 2 == 0 || request.alternate) {  // every second call finds in its workspace what the one before left; the others, dirt and a new plan
-          call.dirty_workspace(i, request.fill);
-          const auto begin = steady_clock::now();
-          call.prepare(inputs, "prepare " + which);
-          const double ms = ms_since(begin);
-          if (i == 0) reply.prepare_ms = ms;
-          reply.calls_ms += ms;
-        }
-        call.dirty_outputs(request.fill);
-        const auto begin = steady_clock::now();
-        call.launch(inputs, "launch " + which);
-        const double ms = ms_since(begin);
-        reply.calls_ms += ms;
-        return ms;
-      };
-      for (int i = 0; i < request.launches; ++i) {
-        const std::string which = fmt::format("{} of {}", i + 1, request.launches);
-        if (request.alternate && i > 0) launch(*in[1], i, which + " (the other input before it)");
-        launch_ms.push_back(launch(*in[0], i, which));
-        set_stage("looking at the outputs");
-        if (std::string text = call.unwritten(request.fill); !text.empty() && reply.written_ok) {
-          reply.written_ok = false;
-          reply.detail = text;
-        }
-        reply.out_hash.push_back(call.out_hash());
-        reply.lse_hash.push_back(call.lse_hash());
-      }
+      Calling(call, request, *in[0], in.size() > 1 ? in[1] : nullptr, reply).run();
       reply.splits_used = call.splits_used();
     });
-    reply.first_launch_ms = launch_ms.front();
-    reply.kernel_ms = spread(launch_ms).median;
     set_stage("looking at guards and inputs");
     if (auto text = call.strays(request.fill)) {
       reply.guards_ok = false;
@@ -190,6 +161,7 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
         kept_.clear();  // else the next kernel would be blamed
         break;
       }
+    if (request.calls == Calls::graph) kept_.clear();  // the other inputs are no longer those of their key
     set_stage("returning the judged rows");
     const int64_t out_count = static_cast<int64_t>(request.tokens.size()) * request.c.h_q * request.c.d_v;
     call.read_rows(request.tokens, reinterpret_cast<uint16_t*>(judged),

@@ -108,6 +108,7 @@ class HostDevice final : public Device {
 
   void upload(std::byte* to, const void* from, int64_t bytes) override { std::memcpy(to, from, static_cast<size_t>(bytes)); }
   void download(void* to, const std::byte* from, int64_t bytes) override { std::memcpy(to, from, static_cast<size_t>(bytes)); }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override { std::memcpy(to, from, static_cast<size_t>(bytes)); }
   void fill(std::byte* to, int64_t bytes, uint16_t word) override {
     parallel_pieces(bytes / 2, int64_t{1} << 20, [&](int64_t begin, int64_t end) {
       auto* words = reinterpret_cast<uint16_t*>(to);

@@ -106,11 +106,31 @@ smla_buffers KernelCall::buffers(const StagedInputs& inputs) const {
   return b;
 }
 
-template <class F>
-void KernelCall::call(const StagedInputs& inputs, const std::string& stage, F&& function) {
+void KernelCall::prepare(const StagedInputs& inputs, const std::string& stage) {
   const smla_problem p = problem(inputs.in);
   const smla_buffers b = buffers(inputs);
-  settle(stage, through_door(stage, [&] { return function(kernel, p, b, workspace(), device.stream()); }));
+  settle(stage, through_door(stage, [&] { return smla::prepare(kernel, p, b, workspace(), device.stream()); }));
+}
+std::string KernelCall::enqueue(const StagedInputs& inputs, const std::string& stage, void* stream) {
+  const smla_problem p = problem(inputs.in);
+  const smla_buffers b = buffers(inputs);
+  return through_door(stage, [&] { return smla::launch(kernel, p, b, workspace(), stream); });
+}
+void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { settle(stage, enqueue(inputs, stage, device.stream())); }
+std::function<void()> KernelCall::capture(const StagedInputs& inputs, const std::string& stage) {
+  std::string error;
+  std::function<void()> replay;
+  try {
+    replay = device.streams()->capture([&] { error = enqueue(inputs, stage, device.stream()); });
+  } catch (const CaptureError& refused) { error += (error.empty() ? "" : ": ") + std::string(refused.what()); }
+  settle(stage, error);
+  return replay;
+}
+std::string KernelCall::written_early(OutputFill fill) const {
+  for (const Block* block : {&out_, &lse_})
+    if (block->data && device.streams()->first_changed(block->data, block->bytes, word_of(fill)))
+      return block->name + " was written before the stream reached the launch: the work is not ordered on the stream that was given";
+  return {};
 }
 void KernelCall::settle(const std::string& stage, std::string error) {
   const std::string device_error = device.synchronize();  // after a refusal too: does the device still work?
@@ -118,8 +138,6 @@ void KernelCall::settle(const std::string& stage, std::string error) {
   if (error.empty()) error = device_error;
   if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error), !device_error.empty()};
 }
-void KernelCall::prepare(const StagedInputs& inputs, const std::string& stage) { call(inputs, stage, smla::prepare); }
-void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { call(inputs, stage, smla::launch); }
 
 double KernelCall::timed_launch_us(const StagedInputs& inputs) {
   const smla_problem p = problem(inputs.in);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel with everything it is given: outputs, workspace, buffers; every call of it goes through here.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,14 @@ class KernelCall {
   /// Each waits for the device. Ended{crash | oom} with the kernel's own text, what it threw, or the device's error.
   void prepare(const StagedInputs& inputs, const std::string& stage);
   void launch(const StagedInputs& inputs, const std::string& stage);
+  /// Launches on a stream and does not wait: empty, or the kernel's error text. settle() waits.
+  std::string enqueue(const StagedInputs& inputs, const std::string& stage, void* stream);
+  /// Waits for the device; an error of the kernel or of the device ends the call.
+  void settle(const std::string& stage, std::string error = {});
+  /// A launch as a graph: enqueues it on the device's stream. The device has streams.
+  std::function<void()> capture(const StagedInputs& inputs, const std::string& stage);
+  /// While the gate is closed: empty, or which output no longer holds its fill.
+  std::string written_early(OutputFill fill) const;
   /// Microseconds of one bare launch. Ended as above.
   double timed_launch_us(const StagedInputs& inputs);
   /// Empty, or which promised element was not written since dirty_outputs(fill).
@@ -61,10 +70,6 @@ class KernelCall {
   smla_problem problem(const Inputs& in) const;
   smla_buffers buffers(const StagedInputs& inputs) const;
   void* workspace() const { return workspace_.bytes ? workspace_.data : nullptr; }
-  template <class F>
-  void call(const StagedInputs& inputs, const std::string& stage, F&& function);
-  /// Waits for the device; an error of the kernel or of the device ends the call.
-  void settle(const std::string& stage, std::string error);
   int lse_bytes_ = 4;  // of an element; 0 = the kernel returns none
   smla_problem problem_;
   Rows out_rows_, lse_rows_;

@@ -227,6 +227,8 @@ template <class Io, IsA<RunRequest> R>
 void fields(Io& io, R& r) {
   io("case", r.c);
   io("variant", r.variant);
+  io("other", r.other);
+  io("calls", r.calls, Calls::streams);
   io("kernel", r.kernel);
   io("fill", r.fill, OutputFill::huge);
   io("guard", r.guard, Guard::fault_after);
@@ -285,6 +287,7 @@ void fields(Io& io, R& r) {
   io("inputs_ok", r.inputs_ok);
   io("written_ok", r.written_ok);
   io("guards_detail", r.guards_detail);
+  io("early", r.early);
   io("out_hash", r.out_hash);
   io("lse_hash", r.lse_hash);
   io("splits_used", r.splits_used);

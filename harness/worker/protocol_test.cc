@@ -15,6 +15,8 @@ RunRequest a_run() {
   RunRequest r;
   r.c = parse_line("decode b=2 s_q=2 h_q=8 s_kv=256 topk=128 kv_format=fp8_656 seed=7");
   r.variant.poison = Poison::huge;
+  r.other.half = 1;
+  r.calls = Calls::graph;
   r.kernel = "it's a \\ \n\x01 name";
   r.fill = OutputFill::huge;
   r.guard = Guard::fault_after;
@@ -33,6 +35,7 @@ RunReply an_answer() {
   r.contract.lse_base = LseBase::two;
   r.guards_ok = false;
   r.guards_detail = "out: byte 5";
+  r.early = "lse";
   r.out_hash = {0, 1, std::numeric_limits<uint64_t>::max()};
   r.kernel_ms = 0.1;
   r.generate_ms = std::numeric_limits<double>::infinity();
@@ -63,6 +66,8 @@ TEST_CASE("a request survives the line") {
   CHECK(number == 41);
   CHECK(got.c == sent.c);
   CHECK(got.variant == sent.variant);
+  CHECK(got.other == sent.other);
+  CHECK(got.calls == Calls::graph);
   CHECK(got.kernel == sent.kernel);
   CHECK(got.fill == sent.fill);
   CHECK(got.guard == sent.guard);
@@ -142,6 +147,7 @@ TEST_CASE("only the canonical line is a message") {
                                  changed("alternate=1", "alternate=2"),
                                  changed("alternate=1", "alternate=true"),
                                  changed("fill=2", "fill=3"),
+                                 changed("calls=3", "calls=5"),
                                  changed("fill=2", "fill=-1"),
                                  changed("rows=0-3", "rows=3-0"),
                                  changed("rows=0-3", "rows=0-1|2-3"),

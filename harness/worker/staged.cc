@@ -141,6 +141,23 @@ smla_buffers StagedInputs::buffers() const {
   return buffers;
 }
 
+bool StagedInputs::same_layout(const StagedInputs& other) const {
+  const smla_problem a = make_problem(in, 1), b = make_problem(other.in, 1);
+  return std::memcmp(&a, &b, sizeof a) == 0 && !is_far(in) && in.topk_length.empty() == other.in.topk_length.empty() &&
+         in.sink.empty() == other.in.sink.empty() && pool_guard_ == other.pool_guard_;
+}
+
+void StagedInputs::become(const StagedInputs& other) {
+  for (size_t which = 0; which < kCount; ++which) {
+    Tensor& to = tensors_[which];
+    const Tensor& from = other.tensors_[which];
+    if (!to.block.data) continue;
+    to.block.device->copy(to.block.data, from.block.data, to.block.bytes);
+    to.hash = from.hash;
+  }
+  in = other.in;
+}
+
 std::optional<std::string> StagedInputs::changed() {
   for (size_t which = 0; which < kCount; ++which) {
     Tensor& tensor = tensors_[which];

@@ -24,9 +24,13 @@ class StagedInputs {
   smla_buffers buffers() const;
   /// Looks at every canary and at every byte: nullopt, or "indices: byte 12 of 8192 was changed", "q: 4 bytes past its end were written".
   std::optional<std::string> changed();
+  /// Whether both lie in memory in the same way, so that one's content may take the other's place: equal problems, no pattern=far.
+  bool same_layout(const StagedInputs& other) const;
+  /// From now on these are the inputs of `other`, in the memory of this one. Both are staged, in the same layout.
+  void become(const StagedInputs& other);
   double generate_ms = 0;
 
-  const Inputs in;
+  Inputs in;
 
  private:
   struct Tensor {

@@ -277,7 +277,7 @@ void check_case(const Case& c, const Variant& variant, Totals& totals, const std
   if (!cpu.out.empty()) judge("cpu_naive", 0, cpu, true, false);
   for (const KernelEntry& entry : kernels()) {
     const smla_kernel& kernel = *entry.kernel;
-    if (kernel.device != SMLA_DEVICE_CUDA || entry.group != KernelGroup::built_in || (!only.empty() && only != kernel.name)) continue;
+    if (kernel.device != SMLA_DEVICE_CUDA || (only.empty() ? entry.group != KernelGroup::built_in : only != kernel.name)) continue;
     for (const int splits : {0, 1, 2, 7, 33}) {
       if (splits && c.num_splits) continue;
       smla_problem p = inputs.problem;

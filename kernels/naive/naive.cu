@@ -3,6 +3,7 @@
 // with the true maximum. An invalid entry is skipped: nothing of it is read. Bound: latency of one row at a time; speed is not its purpose.
 #include "kernels/common/door.h"
 #include "kernels/common/job.cuh"
+#include "kernels/common/pairs.cuh"
 #include "kernels/naive/kernel.h"
 
 namespace smla {
@@ -10,21 +11,6 @@ namespace {
 using namespace cuda;
 
 constexpr int kWarps = 4;
-
-/// Value pair lane + 32 i of a cached row.
-template <bool kFp8>
-__device__ __forceinline__ float2 load_pair(const uint8_t* row, int i, int lane, bool fp16) {
-  if constexpr (kFp8) {
-    if (i < 8) {
-      const uint16_t codes = *reinterpret_cast<const uint16_t*>(row + 64 * i + 2 * lane);
-      const float scale = *reinterpret_cast<const float*>(row + 512 + 4 * (i / 2));
-      return make_float2(e4m3_to_float(codes & 0xff) * scale, e4m3_to_float(codes >> 8) * scale);
-    }
-    return unpack16(fp16, *reinterpret_cast<const uint32_t*>(row + 528 + 4 * lane));
-  } else {
-    return unpack16(fp16, *reinterpret_cast<const uint32_t*>(row + 128 * i + 4 * lane));
-  }
-}
 
 template <bool kFp8>
 __global__ void __launch_bounds__(32 * kWarps) naive_attention(const __grid_constant__ Job job, bool rope_fp16) {

@@ -28,6 +28,17 @@ int64_t mma_workspace_bytes(const MmaPlan& plan, int64_t tokens);
 cudaError_t prepare_mma(const MmaPlan& plan);
 /// Launches the split kernel and, where the plan says so, a merge kernel. The workspace may be dirty.
 cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream);
+/// How a kernel on the mma.sync body reads a call. `supports`: what it declines beyond mma_supports(). `own_bytes`: of the workspace, in front of the
+/// partials. `before`: enqueued before the body; may change the job. The last three may be null.
+struct MmaReading {
+  int64_t (*max_entries)(const smla_problem&);
+  Job (*job)(const smla_problem&, const smla_buffers&);
+  int (*supports)(const smla_problem&, char* reason, uint64_t reason_bytes) = nullptr;
+  int64_t (*own_bytes)(const smla_problem&) = nullptr;
+  cudaError_t (*before)(const smla_problem&, Job&, void* own, cudaStream_t) = nullptr;
+};
+smla_kernel mma_kernel(const char* name, const char* description, const MmaReading& reading);
+
 /// What the mma.sync body can do. 1 = supported.
 int mma_supports(const smla_problem& problem, char* reason, uint64_t reason_bytes);
 /// The precision of the mma.sync body for this problem's format, as the door asks for it. Returns 0.

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which a request has a kernel called (Calls in harness/worker.h).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/worker.h"
+#include "harness/worker/kernel_call.h"
+
+namespace smla {
+
+/// Calls the kernel as `request.calls` says; its outputs then hold the answer to `first`. Into the reply go hashes, times, what was not written and
+/// what was written too early. `other`: the inputs beside them, null where the way needs none; graph makes them equal to `first`.
+class Calling {
+ public:
+  Calling(KernelCall& call, const RunRequest& request, StagedInputs& first, StagedInputs* other, RunReply& reply)
+      : call_(call), request_(request), first_(first), other_(other), reply_(reply) {}
+  void run();
+
+ private:
+  void plain();
+  void back_to_back();
+  void gate();
+  void graph();
+  void streams();
+  /// A workspace full of dirt, and a plan for these inputs in it.
+  void prepare_on_dirt(const StagedInputs& inputs, int turn, const std::string& stage);
+  void prepare(const StagedInputs& inputs, const std::string& stage);
+  /// Runs `work`, whose time counts as the kernel's. Milliseconds.
+  template <class F>
+  double timed(F&& work);
+  void launch(const StagedInputs& inputs, const std::string& stage);
+  /// The outputs hold an answer to `first`.
+  void look();
+
+  KernelCall& call_;
+  const RunRequest& request_;
+  StagedInputs& first_;
+  StagedInputs* other_;
+  RunReply& reply_;
+  std::vector<double> launch_ms_;
+};
+
+}  // namespace smla
