@@ -379,7 +379,7 @@ class CudaDevice final : public Device {
   }
   int64_t available_bytes() const override {
     size_t free = 0, total = 0;
-    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) : 0;
+    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) + spare_bytes_ : 0;
   }
   int64_t last_level_cache_bytes() const override { return properties_.l2CacheSize; }
   void* stream() const override { return stream_; }
@@ -394,14 +394,9 @@ class CudaDevice final : public Device {
     block.bytes = bytes;
     const int64_t room = round_up(bytes, kAlign);
     if (guard == Guard::canary) {
-      void* at = nullptr;
       block.mapped_bytes = kCanary + room + kCanary;
-      if (const cudaError_t error = cudaMalloc(&at, static_cast<size_t>(block.mapped_bytes)); error != cudaSuccess) {
-        cudaGetLastError();
-        if (error == cudaErrorMemoryAllocation) throw OutOfMemory(joined(name, ": ", bytes, " bytes"), bytes);
-        must(error, "cudaMalloc");
-      }
-      block.mapped = static_cast<std::byte*>(at);
+      block.mapped = take(block.mapped_bytes);
+      if (!block.mapped) throw OutOfMemory(joined(name, ": ", bytes, " bytes"), bytes);
       block.data = block.mapped + kCanary;
       block.canary_before_bytes = kCanary;
       block.canary_after_bytes = block.mapped_bytes - kCanary - bytes;
@@ -449,6 +444,9 @@ class CudaDevice final : public Device {
       for (Range r : found->second) memory_->unmap(at + static_cast<CUdeviceptr>(r.begin), r.end - r.begin);
       memory_->free(at, block.mapped_bytes);
       mappings_.erase(found);
+    } else if (spare_bytes_ + block.mapped_bytes <= kMostSpare_bytes) {
+      spare_.emplace(block.mapped_bytes, block.mapped);
+      spare_bytes_ += block.mapped_bytes;
     } else {
       cudaFree(block.mapped);
     }
@@ -591,6 +589,27 @@ class CudaDevice final : public Device {
   }
 
  private:
+  /// Null: there is not so much. Memory that was released is kept for the next block of its size: the driver takes longer than most kernels.
+  std::byte* take(int64_t bytes) {
+    if (const auto found = spare_.find(bytes); found != spare_.end()) {
+      std::byte* at = found->second;
+      spare_.erase(found);
+      spare_bytes_ -= bytes;
+      return at;
+    }
+    void* at = nullptr;
+    cudaError_t error = cudaMalloc(&at, static_cast<size_t>(bytes));
+    if (error == cudaErrorMemoryAllocation && !spare_.empty()) {
+      cudaGetLastError();
+      for (const auto& [size, spare] : spare_) cudaFree(spare);
+      spare_.clear();
+      spare_bytes_ = 0;
+      error = cudaMalloc(&at, static_cast<size_t>(bytes));
+    }
+    if (error == cudaErrorMemoryAllocation) return cudaGetLastError(), nullptr;
+    must(error, "cudaMalloc");
+    return static_cast<std::byte*>(at);
+  }
   void finish(const char* what) {
     must(cudaGetLastError(), what);
     if (const cudaError_t error = cudaStreamSynchronize(stream_); error != cudaSuccess) dead_ = true, must(error, what);
@@ -624,6 +643,9 @@ class CudaDevice final : public Device {
   unsigned long long* answer_ = nullptr;
   std::unique_ptr<VirtualMemory> memory_;
   std::unique_ptr<CudaStreams> streams_;
+  static constexpr int64_t kMostSpare_bytes = int64_t{1} << 30;
+  std::multimap<int64_t, std::byte*> spare_;  // by size
+  int64_t spare_bytes_ = 0;
   std::map<std::byte*, std::vector<Range>> mappings_;  // of blocks made of virtual memory: what is mapped, from block.mapped on
   Block flush_;
 };

@@ -178,10 +178,9 @@ __global__ void __launch_bounds__(kThreads) small_split(const __grid_constant__ 
     all = params.defect == Defect::merge_multiplies_nothing;
     if (params.defect == Defect::workspace_assumed_zero && threadIdx.x == 0) params.scratch.arrived[unit] = 0;
   }
-  Job sinks = job;
-  if (params.defect == Defect::argument_frozen_in_graph && job.sink) sinks.sink = nullptr;
-  float factor = output_factor(sinks, h, state.x, state.y);
-  if (sinks.sink != job.sink && state.y > 0) factor = 1.f / (state.y + exp2f(params.sink[h] * 1.4426950408889634f - state.x));
+  float factor = output_factor(job, h, state.x, state.y);
+  if (params.defect == Defect::argument_frozen_in_graph && job.sink && state.y > 0)
+    factor = reciprocal(state.y + exp2_approx(fmaf(params.sink[h], 1.4426950408889634f, -state.x)));
   uint8_t* to = out_row(job, token, h);
   for (int c = 2 * static_cast<int>(threadIdx.x); c < kLatentValues; c += 2 * kThreads)
     *reinterpret_cast<uint32_t*>(to + 2 * c) = pack16(job.fp16, column_sum(sums, states, parts, kLatentValues, c, state.x, all) * factor,
