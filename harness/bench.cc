@@ -23,12 +23,38 @@ namespace {
 
 constexpr double kRoofSlack = 1.05;  // measured peaks are themselves uncertain by so much
 
+std::string timing_word(const Options& options, const Candidate& kernel) {
+  return options.graph ? "graph" : kernel.info.device == "cpu" ? "wall" : "event";
+}
+std::string cache_word(bool cold) { return cold ? "cold" : "warm"; }
+
+/// Cold or not, in the order in which they are timed.
+std::vector<bool> caches_of(const Options& options) {
+  std::vector<bool> caches;
+  if (options.cache != CacheState::warm) caches.push_back(true);
+  if (options.cache != CacheState::cold) caches.push_back(false);
+  return caches;
+}
+
+/// The row of the run that is resumed; null: not timed yet.
+const ThroughputRow* timed_before(const Job& job, const Case& c, const Candidate& kernel, bool cold) {
+  return job.earlier.timed(c, kernel.info.name, timing_word(job.options, kernel), cache_word(cold));
+}
+
 /// Times one pair and fills its row.
 class Timer {
  public:
-  Timer(const Options& options, const Common& run) : options_(options), run_(run), peaks_(measure_cpu_peaks(options.threads)) {}
+  explicit Timer(const Job& job) : job_(job), options_(job.options), run_(job.run) {}
 
-  ThroughputRow time(const PassedPair& pair, bool cold) {
+  ThroughputRow time(PassedPair& pair, bool cold) {
+    const Decision again = pair.bits ? Decision{} : judge_again(job_, pair);
+    if (!pair.bits) {
+      ThroughputRow row = begun(pair, cold);
+      row.status = again.status();
+      row.detail = "passed before the run was resumed, now: " + again.detail();
+      return row;
+    }
+    if (!peaks_) peaks_ = measure_cpu_peaks(options_.threads);
     TimeRequest request;
     request.c = pair.planned.c();
     request.kernel = pair.candidate.info.name;
@@ -41,19 +67,15 @@ class Timer {
     request.deadline_s = options_.case_timeout_s + 2 * options_.max_time_s;
     const TimeReply reply = pair.candidate.worker->time(request);
 
-    ThroughputRow row;
-    static_cast<Common&>(row) = common_of(run_, pair.planned, pair.about, pair.candidate.info.name);
+    ThroughputRow row = begun(pair, cold);
     row.status = reply.status;
     row.detail = reply.detail;
-    row.timing = options_.graph ? "graph" : pair.candidate.info.device == "cpu" ? "wall" : "event";
-    row.cache = cold ? "cold" : "warm";
-    row.repro = fmt::format("smla bench --kernel {} --case {} --cache {}{}", pair.candidate.info.name, shell_quote(to_line(pair.planned.c())),
-                            row.cache, reproducer_flags(options_));
     if (reply.status != Status::pass || reply.time_us.empty()) return row;
     figures(row, reply);
-    row.outputs_verified =
-        reply.out_hash.empty() ? Flag{} : Flag{reply.out_hash.back() == pair.out_hash && (!pair.has_lse || reply.lse_hash.back() == pair.lse_hash)};
-    if (row.outputs_verified == Flag{false} && pair.deterministic) {
+    row.outputs_verified = reply.out_hash.empty() ? Flag{}
+                                                  : Flag{reply.out_hash.back() == pair.bits->out_hash &&
+                                                         (!pair.bits->has_lse || reply.lse_hash.back() == pair.bits->lse_hash)};
+    if (row.outputs_verified == Flag{false} && pair.bits->deterministic) {
       row.status = Status::fail;
       row.detail = "the last timed call answered other bits than the checked one";
     } else if (row.roof_us && row.time_us_median < *row.roof_us / kRoofSlack) {
@@ -64,6 +86,17 @@ class Timer {
   }
 
  private:
+  /// A row that names what is timed.
+  ThroughputRow begun(const PassedPair& pair, bool cold) const {
+    ThroughputRow row;
+    static_cast<Common&>(row) = common_of(run_, pair.planned, pair.about, pair.candidate.info.name);
+    row.timing = timing_word(options_, pair.candidate);
+    row.cache = cache_word(cold);
+    row.repro = fmt::format("smla bench --kernel {} --case {} --cache {}{}", pair.candidate.info.name, shell_quote(to_line(pair.planned.c())),
+                            row.cache, reproducer_flags(options_));
+    return row;
+  }
+
   void figures(ThroughputRow& row, const TimeReply& reply) const {
     const Quartiles t = quartiles(reply.time_us);
     const Interval median_ci95 = median_interval({reply.time_us});
@@ -95,17 +128,18 @@ class Timer {
     row.tokens_per_s = static_cast<double>(row.c.tokens()) / t.median * 1e6;
     row.verified_on_arch = run_.arch;
     if (run_.arch != "cpu_x86_64") return;  // a GPU's peaks are not measured yet: no roof is better than a wrong one
-    const double compute_us = static_cast<double>(work.flops) / peaks_.fma_tflops / 1e6;
-    const double memory_us = row.cache == "cold" ? static_cast<double>(work.bytes_unique) / peaks_.read_gbps / 1e3 : 0;
+    const double compute_us = static_cast<double>(work.flops) / peaks_->fma_tflops / 1e6;
+    const double memory_us = row.cache == "cold" ? static_cast<double>(work.bytes_unique) / peaks_->read_gbps / 1e3 : 0;
     row.roof_us = std::max(compute_us, memory_us);
     row.roof_bound = compute_us >= memory_us ? "compute" : "memory";
     row.roof_frac = *row.roof_us / t.median;
     row.peak_source = "fp32 fma and streaming read, measured in this run";
   }
 
+  const Job& job_;
   const Options& options_;
   const Common& run_;
-  CpuPeaks peaks_;
+  std::optional<CpuPeaks> peaks_;  // measured once something is to be timed: a resumed run may have it all
 };
 
 /// Our table instead of Google Benchmark's, unless the user asked for a format of theirs.
@@ -136,28 +170,32 @@ int BenchResult::exit_status() const {
   return signal != 0 ? 128 + signal : red > 0 ? kThroughputRed : timed > 0 || planned == 0 ? kAllGreen : kNoPass;
 }
 
-BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs) {
+bool wholly_timed_before(const Job& job, const Case& c, const Candidate& kernel) {
+  const std::vector<bool> caches = caches_of(job.options);
+  return std::all_of(caches.begin(), caches.end(), [&](bool cold) { return timed_before(job, c, kernel, cold) != nullptr; });
+}
+
+BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
   const Options& options = job.options;
   BenchResult result;
-  std::vector<bool> caches;
-  if (options.cache != CacheState::warm) caches.push_back(true);
-  if (options.cache != CacheState::cold) caches.push_back(false);
+  const std::vector<bool> caches = caches_of(options);
   result.planned = static_cast<int64_t>(pairs.size() * caches.size());
   if (pairs.empty()) return result;
 
   const auto start = std::chrono::steady_clock::now();
-  Timer timer(options, job.run);
+  Timer timer(job);
   ReportWriter<ThroughputRow> writer(job.folder);
   Progress progress(options.progress, result.planned, "timed");
   const bool own_table = options.benchmark_format == "console";
   if (own_table)
     fmt::print("\n{}\n", throughput_columns(fmt::format("{:<16}", "status"), "kernel", "median us", "iqr %", "GFLOP/s", "GB/s", "roof %", "case"));
 
-  const auto time_one = [&](benchmark::State& state, const PassedPair& pair, bool cold) {
+  const auto time_one = [&](benchmark::State& state, PassedPair& pair, bool cold) {
     if (result.signal == 0) result.signal = interrupted();
     if (result.signal != 0) return state.SkipWithError("interrupted");
-    const ThroughputRow row = timer.time(pair, cold);
-    if (interrupted() != 0) return state.SkipWithError("interrupted");
+    const ThroughputRow* before = timed_before(job, pair.planned.c(), pair.candidate, cold);
+    const ThroughputRow row = before != nullptr ? *before : timer.time(pair, cold);
+    if (before == nullptr && (result.signal = interrupted()) != 0) return state.SkipWithError("interrupted");
     for (auto _ : state) {  // exactly once
       static_cast<void>(_);
       state.SetIterationTime(row.time_us_median.value_or(0) / 1e6);
@@ -166,15 +204,16 @@ BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs) {
              {"q1_us", row.time_us_q1}, {"q3_us", row.time_us_q3}, {"tflops", row.tflops}, {"gbps_gathered", row.gbps_gathered}})
       if (value) state.counters[name] = *value;
     if (row.status != Status::pass) state.SkipWithError(row.detail.c_str());
+    ++result.timed;
+    result.red += is_red(row.status);
+    if (before != nullptr) return;
     progress.clear();
     writer.append(row);
     if (own_table) print_row(row);
-    ++result.timed;
-    result.red += is_red(row.status);
     progress.advance(1, to_line(pair.planned.c()));
   };
   benchmark::ClearRegisteredBenchmarks();
-  for (const PassedPair& pair : pairs)
+  for (PassedPair& pair : pairs)
     for (const bool cold : caches) {
       const std::string name = fmt::format("{} {} {}", pair.candidate.info.name, cold ? "cold" : "warm", to_line(pair.planned.c()));
       benchmark::RegisterBenchmark(name.c_str(), [&, cold](benchmark::State& state) { time_one(state, pair, cold); })
@@ -197,7 +236,9 @@ BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs) {
   progress.clear();
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), job.folder);
-  if (result.signal != 0) fmt::print("interrupted by signal {}: {} of {} pairs are in the report\n", result.signal, result.timed, result.planned);
+  if (result.signal != 0)
+    fmt::print("interrupted by signal {}: {} of {} pairs are in the report; go on with: {}\n", result.signal, result.timed, result.planned,
+               resume_command(options));
   std::fflush(stdout);
   return result;
 }

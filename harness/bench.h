@@ -14,7 +14,11 @@ struct BenchResult {
   double wall_s = 0;
   int exit_status() const;
 };
+/// What the resumed run has timed is told again to Google Benchmark, so that its file is whole, and not written again.
 /// Each (case, kernel) is registered once with Google Benchmark: manual time, one iteration, the median as its time, quartiles as counters.
-BenchResult bench_pairs(const Job& job, const std::vector<PassedPair>& pairs);
+BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs);
+
+/// True if the run that is resumed has all rows of this pair.
+bool wholly_timed_before(const Job& job, const Case& c, const Candidate& kernel);
 
 }  // namespace smla

@@ -8,13 +8,14 @@ namespace smla {
 int verb_bench(int argc, char** argv) {
   Options options;
   options.checks = "none";
-  if (!parse_flags("throughput of kernels that passed the same case first", kChoosing | kChecking | kTiming | kRunning, options, argc, argv))
+  if (!parse_flags("throughput of kernels that passed the same case first", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc,
+                   argv))
     return 0;
   const Job job(options);
   const SweepResult checked = sweep_accuracy(job, false);
   if (checked.exit_status() != 0) return print_tail(checked, job), checked.exit_status();
   const BenchResult timed = bench_pairs(job, checked.passed);
-  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, options.command, checked.wall_s + timed.wall_s});
+  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, checked.wall_s + timed.wall_s});
   return timed.exit_status();
 }
 

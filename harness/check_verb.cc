@@ -7,11 +7,12 @@ namespace smla {
 
 int verb_check(int argc, char** argv) {
   Options options;
-  if (!parse_flags("accuracy: every kernel against the fp64 oracle, and the checks beside it", kChoosing | kChecking | kRunning, options, argc, argv))
+  if (!parse_flags("accuracy: every kernel against the fp64 oracle, and the checks beside it", kChoosing | kChecking | kRunning | kResuming, options,
+                   argc, argv))
     return 0;
   const Job job(options);
   const SweepResult result = sweep_accuracy(job, true);
-  write_run_files(job.folder, {job.run.run_id, result.tally.planned, result.unexpected, options.command, result.wall_s});
+  write_run_files(job.folder, {job.run.run_id, result.tally.planned, result.unexpected, job.start.command, result.wall_s});
   print_tail(result, job);
   return result.exit_status();
 }

@@ -2,14 +2,20 @@
 #include "harness/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "harness/checks.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
+#include "harness/worker/hash.h"
 #include "reports/env.h"
+#include "reports/report_file.h"
+#include "reports/sha256.h"
+#include "reports/text.h"
 
 namespace smla {
 namespace {
@@ -29,10 +35,6 @@ std::string device_of(const std::vector<Candidate>& kernels, const Session& sess
 
 Common describe_run(const std::string& device, const Session& session) {
   Common run;
-  run.started_utc = utc_now();
-  for (char c : run.started_utc)
-    if (c != '-' && c != ':') run.run_id += c;
-  run.run_id += fmt::format("-{}", getpid());
   run.tool_version = build_info().tool_version;
   run.git_commit = build_info().git_commit;
   run.git_dirty = build_info().git_dirty;
@@ -53,6 +55,67 @@ Common describe_run(const std::string& device, const Session& session) {
   return run;
 }
 
+std::string fresh_run_id(const std::string& started_utc) {
+  std::string id;
+  for (char c : started_utc)
+    if (c != '-' && c != ':') id += c;
+  return id + fmt::format("-{}", getpid());
+}
+
+/// The names of a list in its order, each once, `|` between them.
+template <class Items, class Name>
+std::string joined(const Items& items, Name&& name) {
+  std::vector<std::string> names;
+  for (const auto& item : items)
+    if (const std::string next = name(item); std::find(names.begin(), names.end(), next) == names.end()) names.push_back(next);
+  return fmt::format("{}", fmt::join(names, "|"));
+}
+
+RunIdentity identity_of(const Job& job) {
+  const Common& run = job.run;
+  const std::string program = read_text_file("/proc/self/exe");
+  std::string cases;
+  for (const PlannedCase& planned : job.plan)
+    cases += fmt::format("{} {} {}\n", case_id(planned.c()), planned.suite_case.expect, fmt::join(planned.suite_case.tags, " "));
+  RunIdentity is;
+  is.verb = job.options.verb;
+  is.binary = fmt::format("{} {}{} {:016x}", run.tool_version, run.git_commit.substr(0, 12), run.git_dirty.value_or(false) ? " (changed)" : "",
+                          hash_bytes(program.data(), static_cast<int64_t>(program.size())));
+  is.plugin = run.plugin_sha;
+  is.suite = joined(job.plan, [](const PlannedCase& planned) { return planned.suite.empty() ? "--case" : planned.suite; });
+  is.cases = fmt::format("{} cases, {}", job.plan.size(), sha256(cases).substr(0, 16));
+  is.kernels = joined(job.kernels, [](const Candidate& kernel) { return kernel.info.name; });
+  is.device = fmt::format("{}, {}", run.arch, run.device_name);
+  if (!run.gpu_uuid.empty())
+    is.device += fmt::format(", {}, {:g} W, ecc {}, driver {}", run.gpu_uuid, run.power_limit_w.value_or(0), run.ecc.value_or(false) ? "on" : "off",
+                             run.driver_version);
+  is.flags = asked_flags(job.options);
+  return is;
+}
+
+/// OUT/<arch> of the run to be resumed. Nothing is made where there is none.
+std::string resumed_folder(const Options& options, const std::string& arch) {
+  const std::string folder = (std::filesystem::path(options.resume) / arch).string();
+  if (!std::filesystem::is_directory(folder)) throw UsageError(fmt::format("--resume {}: {} is not there", options.resume, folder));
+  return folder;
+}
+
+/// Refuses what could not be continued once hours have passed, and cuts what a killed run left torn at the end of its files.
+void settle(const std::string& folder) {
+  for (const char* name : {"env.json", "summary.md", "junit.xml", "benchmark.json"})
+    if (std::filesystem::is_directory(fmt::format("{}/{}", folder, name)))
+      throw UsageError(fmt::format("{}/{} is a folder where a file should be", folder, name));
+  const auto settle_one = [&]<class Row>(Row) {
+    const std::string path = fmt::format("{}/{}", folder, file_name<Row>());
+    if (!std::filesystem::exists(path)) return;
+    ReportWriter<Row> cut(folder);
+    read_report<Row>(path);
+  };
+  settle_one(AccuracyRow{});
+  settle_one(ThroughputRow{});
+  settle_one(SampleRow{});
+}
+
 }  // namespace
 
 std::string report_folder(const Options& options, const std::string& arch) {
@@ -70,7 +133,28 @@ Job::Job(const Options& o)
       session(o),
       kernels(session.chosen()),
       run(describe_run(device_of(kernels, session), session)),
-      folder(report_folder(o, run.arch)) {
+      folder(o.resume.empty() ? report_folder(o, run.arch) : resumed_folder(o, run.arch)),
+      lock(folder) {
+  if (!o.plugin.empty()) run.plugin_sha = sha256_of_file(o.plugin);
+  settle(folder);
+  if (o.resume.empty()) {
+    start.started_utc = utc_now();
+    start.run_id = fresh_run_id(start.started_utc);
+    start.command = o.command;
+    start.identity = identity_of(*this);
+  } else {
+    const auto refuse = [&](const std::string& why) { return UsageError(fmt::format("--resume {}: {}", o.resume, why)); };
+    try {
+      start = read_run_start(folder);
+    } catch (const UsageError& error) { throw refuse(error.what()); }
+    if (const std::string other = difference(start.identity, identity_of(*this)); !other.empty())
+      throw refuse(fmt::format("that run was of {}; run without --resume for a report of its own", other));
+    ++start.resumed;
+    earlier = Earlier(folder, start.run_id, o.retry);
+  }
+  run.run_id = start.run_id;
+  run.started_utc = start.started_utc;
+  begin_run(folder, start);
   watch_interrupts();
 }
 

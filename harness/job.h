@@ -4,10 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "harness/earlier.h"
 #include "harness/options.h"
 #include "harness/plan.h"
 #include "harness/session.h"
+#include "reports/folder_lock.h"
 #include "reports/record.h"
+#include "reports/run_start.h"
 
 namespace smla {
 
@@ -15,7 +18,7 @@ namespace smla {
 std::string report_folder(const Options& options, const std::string& arch);
 
 struct Job {
-  /// Throws UsageError, CannotStart or NothingMatched. From here on Ctrl-C is watched.
+  /// Throws UsageError, CannotStart or NothingMatched. From here on Ctrl-C is watched, and nobody else writes into the folder.
   explicit Job(const Options& options);
 
   const Options& options;
@@ -23,8 +26,11 @@ struct Job {
   const std::vector<PlannedCase> plan;
   const Session session;
   const std::vector<Candidate> kernels;
-  const Common run;          // what every row begins with
+  Common run;                // what every row begins with
   const std::string folder;  // OUT/<arch>, created
+  const FolderLock lock;
+  RunStart start;
+  Earlier earlier;  // --resume
 };
 
 }  // namespace smla

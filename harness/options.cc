@@ -112,6 +112,12 @@ void add_running(CLI::App& app, Options& options) {
   app.add_flag("-q,--quiet", options.quiet, "only what is not green, and the tail");
 }
 
+void add_resuming(CLI::App& app, Options& options) {
+  app.option_defaults()->group("Running");
+  app.add_option("--resume", options.resume, "go on with the interrupted run in DIR (its --out), asked as it was then")->type_name("DIR");
+  app.add_flag("--retry", options.retry, "with --resume: ask again what ended in crash, timeout or oom");
+}
+
 /// Returns false after --help was printed.
 bool parse(CLI::App& app, int argc, char** argv) {
   try {
@@ -135,6 +141,7 @@ bool parse(CLI::App& app, int argc, char** argv) {
 
 bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv) {
   CLI::App app(what, argv[0]);
+  options.verb = argv[0];
   options.command = "smla";
   for (int i = 0; i < argc; ++i) options.command += " " + shell_quote(argv[i]);
   if (groups & kListing) {
@@ -145,7 +152,15 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
   if (groups & kChecking) add_checking(app, options);
   if (groups & kTiming) add_timing(app, options);
   if (groups & kRunning) add_running(app, options);
-  return parse(app, argc, argv);
+  if (groups & kResuming) add_resuming(app, options);
+  if (!parse(app, argc, argv)) return false;
+  if (options.retry && options.resume.empty()) throw UsageError("--retry: of which run? It needs --resume DIR");
+  if (!options.resume.empty()) {
+    if (app.count("--out") > 0 && options.out != options.resume)
+      throw UsageError(fmt::format("--resume {}: goes on there, not in --out {}", options.resume, options.out));
+    options.out = options.resume;
+  }
+  return true;
 }
 
 bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv) {
@@ -195,15 +210,41 @@ std::string shell_quote(const std::string& text) {
   return out + "'";
 }
 
-std::string reproducer_flags(const Options& options) {
+namespace {
+
+std::string judging_flags(const Options& options) {
   std::string text;
-  if (!options.plugin.empty()) text += fmt::format(" --plugin {}", shell_quote(options.plugin));
   if (options.checks != "quick") text += fmt::format(" --checks {}", options.checks);
   if (options.oracle_rows != 0) text += fmt::format(" --oracle-rows {}", options.oracle_rows);
   if (options.determinism != Options().determinism) text += fmt::format(" --determinism {}", options.determinism);
   if (options.accept == Accept::reference) text += " --accept reference";
-  if (options.case_timeout_s != Options().case_timeout_s) text += fmt::format(" --case-timeout {:g}", options.case_timeout_s);
   if (options.threads != 0) text += fmt::format(" --threads {}", options.threads);
+  return text;
+}
+
+}  // namespace
+
+std::string asked_flags(const Options& options) {
+  std::string text = judging_flags(options);
+  if (options.verb == "check") return text;
+  const Options usual;
+  if (options.cache != usual.cache) text += options.cache == CacheState::warm ? " --cache warm" : " --cache both";
+  if (options.graph) text += " --timing graph";
+  if (options.min_samples != usual.min_samples) text += fmt::format(" --min-samples {}", options.min_samples);
+  if (options.max_noise != usual.max_noise) text += fmt::format(" --max-noise {}", options.max_noise);
+  if (options.max_time_s != usual.max_time_s) text += fmt::format(" --max-time {}", options.max_time_s);
+  if (!options.benchmark_filter.empty()) text += " --benchmark_filter " + shell_quote(options.benchmark_filter);
+  return text;
+}
+
+std::string resume_command(const Options& options) {
+  return options.resume.empty() ? fmt::format("{} --resume {}", options.command, shell_quote(options.out)) : options.command;
+}
+
+std::string reproducer_flags(const Options& options) {
+  std::string text = options.plugin.empty() ? "" : " --plugin " + shell_quote(options.plugin);
+  text += judging_flags(options);
+  if (options.case_timeout_s != Options().case_timeout_s) text += fmt::format(" --case-timeout {:g}", options.case_timeout_s);
   return text;
 }
 

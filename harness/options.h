@@ -12,7 +12,7 @@ enum class Accept : int32_t { declared, reference };  // whose precision judges:
 enum class CacheState : int32_t { cold, warm, both };
 
 struct Options {
-  std::string command;  // as it was called, in shell words
+  std::string verb, command;  // command: as it was called, in shell words
   // choosing
   std::vector<std::string> suites, cases_files, case_lines, kernels, filters, skips, sets;
   std::string plugin;
@@ -33,14 +33,15 @@ struct Options {
   // running
   std::vector<int> gpus;
   double case_timeout_s = 60;
-  int threads = 0;  // of kernels and oracle; 0 = all
-  std::string out = "reports/out";
+  int threads = 0;                          // of kernels and oracle; 0 = all
+  std::string out = "reports/out", resume;  // resume: the OUT of the run to go on with
+  bool retry = false;                       // of that run, what ended in crash, timeout or oom is asked again
   ProgressKind progress = ProgressKind::automatic;
   bool verbose = false, quiet = false;
 };
 
 /// Groups of flags, joined by `|`.
-enum FlagGroup : unsigned { kChoosing = 1, kChecking = 2, kTiming = 4, kRunning = 8, kListing = 16 };
+enum FlagGroup : unsigned { kChoosing = 1, kChecking = 2, kTiming = 4, kRunning = 8, kListing = 16, kResuming = 32 };
 
 /// Parses the flags of a verb, argv[0] being its name. Returns false after --help was printed. Throws UsageError: an unknown flag names the nearest
 /// known one.
@@ -73,6 +74,12 @@ bool parse_flags(GateFlags& flags, int argc, char** argv);
 
 /// One shell word.
 std::string shell_quote(const std::string& text);
+
+/// The flags beyond the choice of cases and kernels on which the answers of a run rest: a run is resumed only by one that agrees in them.
+std::string asked_flags(const Options& options);
+
+/// The command that goes on with this run.
+std::string resume_command(const Options& options);
 
 /// The flags beyond case and kernel that a reproducer must carry to ask the same question again, with a leading space each.
 std::string reproducer_flags(const Options& options);

@@ -1,52 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built program, called as people call it: exit statuses, the one line that a mistake gets, what is printed and written.
-#include <sys/wait.h>
+#include "harness/testing/program.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "reports/report_file.h"
-#include "smla_catch.h"
 
 using namespace smla;
 namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kBuild = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-
-struct Ran {
-  int status = -1;
-  std::string text;  // stdout and stderr
-};
-Ran shell(const std::string& command) {
-  Ran ran;
-  FILE* pipe = popen(("cd " + kBuild.string() + " && { " + command + "; } 2>&1").c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char buffer[4096];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) ran.text.append(buffer, n);
-  const int status = pclose(pipe);
-  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ran;
-}
-Ran run(const std::string& words) { return shell("./smla " + words); }
-
-/// A folder that is gone afterwards.
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/smla_program_test.XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string path;
-};
-
 const std::string kCase = "--case 'decode b=2 s_q=1 h_q=8 s_kv=300 topk=100'";
-
-int lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
 }  // namespace
 

@@ -22,7 +22,7 @@ std::vector<PassedPair> to_be_timed(const Job& job, std::vector<PassedPair> pass
 
 int verb_run(int argc, char** argv) {
   Options options;
-  if (!parse_flags("check, then bench: both reports", kChoosing | kChecking | kTiming | kRunning, options, argc, argv)) return 0;
+  if (!parse_flags("check, then bench: both reports", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc, argv)) return 0;
   const Job job(options);
   const SweepResult checked = sweep_accuracy(job, true);
   int status = checked.exit_status();
@@ -32,7 +32,7 @@ int verb_run(int argc, char** argv) {
     wall_s += timed.wall_s;
     if (timed.signal != 0 || status == kAllGreen) status = timed.exit_status();
   }
-  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, options.command, wall_s});
+  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, wall_s});
   print_tail(checked, job);
   return status;
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "harness/bench.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
@@ -31,10 +32,12 @@ int SweepResult::exit_status() const {
   return tally.of(Status::pass) > 0 ? kAllGreen : kNoPass;
 }
 
-SweepResult sweep_accuracy(const Job& job, bool write) {
+namespace {
+
+JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_checks) {
   const Options& options = job.options;
   JudgeOptions judge;
-  judge.checks = job.checks;
+  judge.checks = wanted_checks;
   judge.oracle_rows = options.oracle_rows;
   judge.determinism = options.determinism;
   judge.accept = options.accept;
@@ -42,18 +45,54 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
   judge.threads = options.threads;
   judge.repro_flags = reproducer_flags(options);
   judge.twins = job.session.all();
+  return judge;
+}
 
+PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, const PairResult& pair, const CaseResult& about) {
+  return {planned, candidate,
+          PassedPair::Bits{pair.base.out_hash.at(0), pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0], pair.evidence.has_lse,
+                           pair.contract.deterministic},
+          about};
+}
+
+}  // namespace
+
+SweepResult sweep_accuracy(const Job& job, bool write) {
+  const Options& options = job.options;
+  const JudgeOptions judge = judge_options(job, job.checks);
   std::optional<ReportWriter<AccuracyRow>> writer;
   if (write) writer.emplace(job.folder);
 
   const auto start = std::chrono::steady_clock::now();
   SweepResult result;
   result.tally.planned = static_cast<int64_t>(job.plan.size() * job.kernels.size());
-  Progress progress(options.progress, result.tally.planned, "checked");
+  // A pair that the resumed run has judged (or only times, and has timed) counts as it ended then.
+  const auto ended_before = [&](const PlannedCase& planned, const Candidate& kernel) -> std::optional<Status> {
+    if (!write) return wholly_timed_before(job, planned.c(), kernel) ? std::optional(Status::pass) : std::nullopt;
+    const Outcome* before = job.earlier.judged(planned.c(), kernel.info.name);
+    return before ? std::optional(before->status()) : std::nullopt;
+  };
+  for (const PlannedCase& planned : job.plan)
+    for (const Candidate& kernel : job.kernels)
+      if (const auto before = ended_before(planned, kernel)) {
+        std::string expected;
+        result.tally.add(*before, is_red(*before, kernel.info.name, planned.suite_case.expect, &expected));
+        if (!expected.empty()) result.unexpected[pair_key_of(planned.c(), kernel.info.name)] = expected;
+        ++result.resumed;
+      }
+  Progress progress(options.progress, result.tally.planned - result.resumed, "checked");
   bool header = false;
   for (const PlannedCase& planned : job.plan) {
+    std::vector<Candidate> kernels;
+    for (const Candidate& kernel : job.kernels) {
+      const auto before = ended_before(planned, kernel);
+      if (!before) kernels.push_back(kernel);
+      else if (*before == Status::pass && !result.unexpected.contains(pair_key_of(planned.c(), kernel.info.name)))
+        result.passed.push_back({planned, kernel, {}, {}});
+    }
+    if (kernels.empty()) continue;
     progress.advance(0, to_line(planned.c()));
-    CaseResult of_case = judge_case(planned, job.kernels, judge);
+    CaseResult of_case = judge_case(planned, kernels, judge);
     if ((result.signal = interrupted()) != 0) break;
     result.spent += of_case.spent;
     const std::vector<PairResult> pairs = std::move(of_case.pairs);
@@ -72,16 +111,7 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
         if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
         if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
       }
-      if (green) {
-        PassedPair passed{planned,
-                          job.kernels[i],
-                          pair.base.out_hash.at(0),
-                          pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0],
-                          pair.evidence.has_lse,
-                          pair.contract.deterministic,
-                          of_case};
-        result.passed.push_back(std::move(passed));
-      }
+      if (green) result.passed.push_back(passed_pair(planned, kernels[i], pair, of_case));
     }
     std::fflush(stdout);
     progress.advance(static_cast<int64_t>(pairs.size()), "");
@@ -89,6 +119,15 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
   progress.clear();
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+Decision judge_again(const Job& job, PassedPair& pair) {
+  CaseResult of_case = judge_case(pair.planned, {pair.candidate}, judge_options(job, {}));
+  const std::vector<PairResult> pairs = std::move(of_case.pairs);
+  if (pairs.empty()) return {};
+  pair.about = of_case;
+  if (pairs[0].status() == Status::pass) pair = passed_pair(pair.planned, pair.candidate, pairs[0], of_case);
+  return pairs[0].decision;
 }
 
 void print_tail(const SweepResult& result, const Job& job) {
@@ -99,6 +138,7 @@ void print_tail(const SweepResult& result, const Job& job) {
       rest += fmt::format(", {} {}", tally.by_status[i], name_of(static_cast<Status>(i)));
   if (tally.done() < tally.planned) rest += fmt::format(", {} not run", tally.planned - tally.done());
   fmt::print("\npassed {} / planned {}{}  in {}\n", tally.of(Status::pass), tally.planned, rest, clock_text(result.wall_s));
+  if (result.resumed > 0) fmt::print("resumed: {} of them were in the report\n", result.resumed);
   if (job.options.verbose) {
     const double oracle_s = result.spent.oracle_ms / 1e3, generate_s = result.spent.generate_ms / 1e3, kernel_s = result.spent.kernel_ms / 1e3;
     fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s of {:.2f} s\n", oracle_s, generate_s, kernel_s,
@@ -110,7 +150,9 @@ void print_tail(const SweepResult& result, const Job& job) {
     if (checks()[check].needs_streams && no_streams) idle += fmt::format(" {}", checks()[check].name);
   if (!idle.empty()) fmt::print("not applicable to CPU kernels, which have no streams:{}\n", idle);
   fmt::print("reports: {}\n", job.folder);
-  if (result.signal != 0) fmt::print("interrupted by signal {}: {} of {} pairs are in the report\n", result.signal, tally.done(), tally.planned);
+  if (result.signal != 0)
+    fmt::print("interrupted by signal {}: {} of {} pairs are in the report; go on with: {}\n", result.signal, tally.done(), tally.planned,
+               resume_command(job.options));
   std::fflush(stdout);
 }
 

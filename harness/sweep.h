@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,17 @@ struct Tally {
 struct PassedPair {
   PlannedCase planned;
   Candidate candidate;
-  uint64_t out_hash = 0, lse_hash = 0;
-  bool has_lse = true, deterministic = false;
-  CaseResult about;  // without pairs: what common_of wants to know of the case
+  struct Bits {
+    uint64_t out_hash = 0, lse_hash = 0;
+    bool has_lse = true, deterministic = false;
+  };
+  std::optional<Bits> bits;  // empty: it passed in the run that is resumed (judge_again)
+  CaseResult about;          // without pairs: what common_of wants to know of the case
 };
 
 struct SweepResult {
   Tally tally;
+  int64_t resumed = 0;  // of them, pairs that the run which is resumed had judged
   TimeSpent spent;
   double wall_s = 0;
   int signal = 0;  // that interrupted the sweep
@@ -42,6 +47,9 @@ struct SweepResult {
 
 /// `write`: tell and write accuracy.csv; without it the pairs are only judged, and what is red is told.
 SweepResult sweep_accuracy(const Job& job, bool write);
+
+/// Judges a pair of the resumed run once more, without checks, for its bits: they stay empty where it does not pass now, and where Ctrl-C came.
+Decision judge_again(const Job& job, PassedPair& pair);
 
 /// The last lines: passed / planned first, what was not, where the reports are; with -v where the time went.
 void print_tail(const SweepResult& result, const Job& job);

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cases/words.h"
@@ -59,12 +62,16 @@ int smla_main(int argc, char** argv) {
     return status;
   };
   try {
-    return dispatch(argc, argv);
+    const int status = dispatch(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    throw UsageError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
   } catch (const UsageError& e) { return failed(e, kUsage); } catch (const CannotStart& e) {
     return failed(e, kNothingCouldStart);
   } catch (const NothingMatched& e) { return failed(e, kNothingMatched); } catch (const std::bad_alloc& e) {
     return failed(e, kNothingCouldStart);
-  } catch (const std::exception& e) { return failed(e, kCorrectnessRed); }
+  } catch (const std::system_error& e) { return failed(e, kNothingCouldStart); } catch (const std::exception& e) {
+    return failed(e, kCorrectnessRed);
+  }
 }
 
 }  // namespace smla

@@ -125,6 +125,8 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"quick_exit0", Status::crash, {"exited with 0 in launch 1 of 1"}},
       {"fork", Status::crash, {"left a child process behind"}},
       {"fork_stray", Status::crash, {"left a child process behind"}},
+      {"fork_setsid", Status::crash, {"left a child process behind"}},
+      {"thread_stray", Status::pass, {}},
       {"fork_and_wait", Status::pass, {}},
       {"fork_die", Status::crash, {"SIGABRT in launch 1 of 1"}},
       {"leak_throw", Status::oom, {"launch 1 of 1 threw std::bad_alloc"}},
@@ -421,6 +423,24 @@ TEST_CASE("workers and what their kernels forked die with the parent, even in an
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
   for (pid_t pid : family) CHECK(ends_soon(pid));
+}
+
+TEST_CASE("a daemon that a kernel started does not outlive its worker") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  w.list();
+  const auto processes = [] {  // of this plug-in, wherever they hang
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream words(entry.path() / "cmdline");
+      const std::string text(std::istreambuf_iterator<char>(words), {});
+      count += text.find(SMLA_HOSTILE) != text.npos && process_runs(std::atoi(entry.path().filename().c_str()));
+    }
+    return count;
+  };
+  const size_t before = processes();
+  CHECK(w.run(ask("fork_setsid")).status == Status::crash);
+  for (int i = 0; i < 300 && processes() >= before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(processes() < before);  // the worker went as well
 }
 
 TEST_CASE("timing: samples, why it stopped, how cold it was") {

@@ -19,7 +19,8 @@ const AccuracyRow& Outcome::worst() const {
   return out->status != Status::pass ? *out : lse->status != Status::pass ? *lse : *out;
 }
 
-std::string pair_key(const Common& row) { return case_id(row.c) + ' ' + row.kernel; }
+std::string pair_key_of(const Case& c, const std::string& kernel) { return case_id(c) + ' ' + kernel; }
+std::string pair_key(const Common& row) { return pair_key_of(row.c, row.kernel); }
 
 std::vector<Outcome> outcomes(std::span<const AccuracyRow> rows) {
   std::vector<Outcome> all;

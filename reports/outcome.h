@@ -27,6 +27,7 @@ std::vector<Outcome> outcomes(std::span<const AccuracyRow> rows);
 std::vector<const ThroughputRow*> latest(std::span<const ThroughputRow> rows);
 
 /// "case_id kernel": what a pair is called in maps.
+std::string pair_key_of(const Case& c, const std::string& kernel);
 std::string pair_key(const Common& row);
 
 }  // namespace smla

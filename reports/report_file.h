@@ -3,6 +3,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,6 +71,16 @@ Report<Row> parse_report(std::string text, const std::string& origin) {
 template <class Row>
 Report<Row> read_report(const std::string& path) {
   return to_report<Row>(read_csv(path));
+}
+
+/// The rows of one run in OUT/<arch>; none where the file is not there.
+template <class Row>
+std::vector<Row> rows_of_run(const std::string& folder, const std::string& run_id) {
+  const std::string path = fmt::format("{}/{}", folder, file_name<Row>());
+  if (!std::filesystem::exists(path)) return {};
+  std::vector<Row> rows = read_report<Row>(path).rows;
+  std::erase_if(rows, [&](const Row& row) { return row.run_id != run_id; });
+  return rows;
 }
 
 /// Appends rows, all of one unit (a pair of case and kernel) in one write. See CsvAppender for what is promised of a killed run.

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/run_files.h"
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "reports/env.h"
 #include "reports/junit.h"
 #include "reports/report_file.h"
 #include "reports/summary.h"
 #include "reports/text.h"
 
 namespace smla {
-namespace {
-
-template <class Row>
-std::vector<Row> rows_of_run(const std::string& folder, const std::string& run_id) {
-  const std::string path = fmt::format("{}/{}", folder, file_name<Row>());
-  if (!std::filesystem::exists(path)) return {};
-  std::vector<Row> rows = read_report<Row>(path).rows;
-  std::erase_if(rows, [&](const Row& row) { return row.run_id != run_id; });
-  return rows;
-}
-
-}  // namespace
 
 void write_run_files(const std::string& folder, const RunFacts& facts) {
   const auto accuracy = rows_of_run<AccuracyRow>(folder, facts.run_id);
@@ -37,10 +21,6 @@ void write_run_files(const std::string& folder, const RunFacts& facts) {
   const std::vector<JunitCase> timed = junit_cases(throughput);
   cases.insert(cases.end(), timed.begin(), timed.end());
   write_text_file(folder + "/junit.xml", junit_xml(cases));
-  nlohmann::ordered_json env = environment();
-  env["run_id"] = facts.run_id;
-  env["command"] = clean_text(facts.command);
-  write_text_file(folder + "/env.json", env.dump(2) + "\n");
 }
 
 }  // namespace smla

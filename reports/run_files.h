@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a run writes once it is over: summary.md, junit.xml and env.json, all from the rows that stand in its CSV files.
+// The files that a run writes once it is over: summary.md and junit.xml, from the rows that stand in its CSV files.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@ struct RunFacts {
   double wall_s = 0;
 };
 
-/// Replaces the three files in `folder`. A CSV file that is not there is an empty one. Throws UsageError: a CSV that cannot be read, a file that
+/// Replaces both files in `folder`. A CSV file that is not there is an empty one. Throws UsageError: a CSV that cannot be read, a file that
 /// cannot be written.
 void write_run_files(const std::string& folder, const RunFacts& facts);
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -103,8 +104,10 @@ std::string read_text_file(const std::string& path) {
 }
 
 void write_text_file(const std::string& path, std::string_view text) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  struct stat there {};
+  const bool in_place = ::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);  // a device or a pipe must not become a file
+  const std::string target = in_place ? path : fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) throw cannot("write", path);
   size_t done = 0;
   bool ok = true;
@@ -115,9 +118,10 @@ void write_text_file(const std::string& path, std::string_view text) {
   }
   int error = errno;
   if (::close(fd) != 0 && ok) ok = false, error = errno;
-  if (ok && std::rename(temporary.c_str(), path.c_str()) != 0) ok = false, error = errno;
+  if (in_place && ok) return;
+  if (ok && std::rename(target.c_str(), path.c_str()) != 0) ok = false, error = errno;
   if (ok) return;
-  ::unlink(temporary.c_str());
+  if (!in_place) ::unlink(target.c_str());
   errno = error;
   throw cannot("write", path);
 }

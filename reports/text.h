@@ -18,7 +18,8 @@ std::string markdown_cell(std::string_view text);
 
 /// Reads a whole file. Throws UsageError "cannot read FILE: why".
 std::string read_text_file(const std::string& path);
-/// Replaces a file in one step (temporary file, rename): a reader sees the old text or the new one. Throws UsageError "cannot write FILE: why".
+/// Replaces a file in one step (temporary file, rename): a reader sees the old text or the new one. A device is written to. Throws UsageError "cannot
+/// write FILE: why".
 void write_text_file(const std::string& path, std::string_view text);
 
 }  // namespace smla

@@ -129,6 +129,22 @@ int fork_stray(const Call& c) {
     for (;;) pause();
   return healthy(c);
 }
+int fork_setsid(const Call& c) {  // a daemon: a session of its own, and no parent that could be asked
+  if (const pid_t child = fork()) {
+    waitpid(child, nullptr, 0);
+    return healthy(c);
+  }
+  setsid();
+  if (fork() == 0)
+    for (;;) pause();
+  _exit(0);
+}
+int thread_stray(const Call& c) {
+  std::thread([] {
+    for (;;) pause();
+  }).detach();
+  return healthy(c);
+}
 int fork_and_wait(const Call& c) {
   if (pid_t child = fork()) waitpid(child, nullptr, 0);
   else _exit(0);
@@ -225,6 +241,12 @@ int stop_worker(const Call& c) {  // for tests that act on the worker from outsi
   return sleeps(c);
 }
 
+int needs_file(const Call& c) {  // aborts unless the file that the environment names is there: for tests of --retry
+  const char* path = std::getenv("SMLA_HOSTILE_FILE");
+  if (!path || access(path, F_OK) != 0) std::abort();
+  return healthy(c);
+}
+
 struct Behaviour {
   const char* name;
   int (*launch)(const Call&);
@@ -257,6 +279,8 @@ const Behaviour kBehaviours[] = {
     {"quick_exit0", quick_exit0},
     {"fork", forks},
     {"fork_stray", fork_stray},
+    {"fork_setsid", fork_setsid},
+    {"thread_stray", thread_stray},
     {"fork_and_wait", fork_and_wait},
     {"fork_die", fork_die},
     {"leak_throw", leak_throw},
@@ -276,6 +300,7 @@ const Behaviour kBehaviours[] = {
     {"copies_workspace", nullptr, copies_workspace, 256},
     {"slow", slow},
     {"stop_worker", stop_worker},
+    {"needs_file", needs_file},
     {"huge_workspace", healthy, nullptr, kTooMuch},
     {"negative_workspace", healthy, nullptr, -5},
     {"declines", healthy},

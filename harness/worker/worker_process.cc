@@ -5,9 +5,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +17,8 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "harness/cuda/gpu_probe.h"
@@ -62,6 +66,24 @@ void die_with_parent(int socket) {
     while (poll(&hangup, 1, -1) < 0 && errno == EINTR) {}
     if (hangup.revents & POLLHUP) kill(0, SIGKILL);
   }).detach();
+}
+
+/// Ends what a kernel left running. Orphans of its children come to us (PR_SET_CHILD_SUBREAPER), daemons in a session of their own too.
+void end_children() {
+  bool any = true;
+  for (int generation = 0; any && generation < 100; ++generation) {
+    any = false;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream stat(entry.path() / "stat");
+      std::string text;
+      std::getline(stat, text);
+      const size_t paren = text.rfind(')');  // the name before it may hold anything
+      int parent = 0;
+      if (paren == text.npos || std::sscanf(text.c_str() + paren + 1, " %*c %d", &parent) != 1 || parent != getpid()) continue;
+      const pid_t pid = std::atoi(entry.path().filename().c_str());
+      any |= kill(pid, SIGKILL) == 0 && waitpid(pid, nullptr, 0) == pid;
+    }
+  }
 }
 
 /// The next line, or false at the end of the stream.
@@ -166,6 +188,7 @@ int worker_main(int argc, char** argv) {
   forbid_core_dumps();
   watch_for_faults();
   die_with_parent(socket.get());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   setvbuf(stdout, nullptr, _IOLBF, 0);  // a kernel's last words survive its crash
 
   set_stage("loading kernels");
@@ -195,6 +218,7 @@ int worker_main(int argc, char** argv) {
       reply.retire = true;
     }
     reply.retire |= engine->spoilt();
+    if (reply.retire) end_children();
     if (!socket.intact() || !write_line(socket.get(), encode(reply))) return kExitLostSocket;
     set_stage("");
   }

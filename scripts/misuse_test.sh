@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# misuse_test.sh BUILD_DIR: what people and machines do to the program. Prints a table: what was done, the exit status, the line that was printed.
+# Exit 1: a status or a line is not the expected one, a refusal took more than one line, or something was left half-written.
+set -uo pipefail
+build=$(cd "$1" && pwd)
+top=$(cd "$(dirname "$0")/.." && pwd)
+smla=$build/smla
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+arch=cpu_x86_64
+small="--kernel cpu_naive --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' --threads 1 --progress none"
+several="--kernel cpu_naive --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' --set seed=$(seq -s, 150) --threads 1 --progress none"
+
+row() { printf '| %s | %s | %s |\n' "$1" "$2" "$(sed "s#$work/##g; s#$build/##g; s/|/\\\\|/g" <<<"$3" | cut -c1-240)"; }
+wrong() { echo "WRONG: $1"; failures=$((failures + 1)); }
+
+# expect WHAT STATUS REGEX COMMAND: the status, and a printed line that matches. A refusal (3, 4, 5) is one line and leaves nothing in OUT but what was there.
+expect() {
+  local what=$1 status=$2 regex=$3 got line before after
+  shift 3
+  before=$(listing)
+  bash -c "$*" >said 2>&1
+  got=$?
+  line=$(grep -E -m1 -- "$regex" said) || line=$(head -1 said)
+  row "$what" $got "$line"
+  [ $got = "$status" ] || wrong "exit $got, expected $status: $*: $(cat said)"
+  grep -Eq -- "$regex" said || wrong "nothing printed matches '$regex': $*: $(cat said)"
+  case $got in 3 | 4 | 5)
+    after=$(listing)
+    [ "$(wc -l <said)" = 1 ] || [ "${many_lines-}" = yes ] || wrong "more than one line: $(cat said)"
+    [ "$before" = "$after" ] || [ "${may_write-}" = yes ] || wrong "it wrote: $(diff <(echo "$before") <(echo "$after"))"
+    ;;
+  esac
+}
+listing() { find out -type f ! -name .lock -exec sha256sum {} + 2>/dev/null | sort; }
+whole_rows() {  # every line of accuracy.csv is as wide as its header, and the file ends with a line feed
+  "$smla" gate --baseline "$1/$arch" --out "$1/$arch" --accuracy-only >said 2>&1 || wrong "the report does not read: $(cat said)"
+}
+
+printf '| what | exit | said |\n|---|---|---|\n'
+
+# Words that are not known: the nearest one is named.
+expect 'unknown verb' 3 "'chekc'.*'check'" "$smla chekc"
+expect 'unknown flag' 3 "'--kernell'.*'--kernel'" "$smla check --kernell cpu_naive --out out"
+expect 'unknown suite' 3 "'quik'.*'quick'" "$smla check --suite quik --out out"
+expect 'unknown kernel' 3 "'cpu_naiv'.*'cpu_naive'" "$smla check --kernel cpu_naiv --out out"
+expect 'unknown check' 3 "'poisson'.*'poison'" "$smla check --checks poisson --out out"
+expect 'unknown key' 3 "'topkk'.*'topk'" "$smla check --case 'decode b=1 topkk=3' --out out"
+expect 'unknown value' 3 "kv_format.*'fp8_565'.*'fp8_656'" "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 kv_format=fp8_565' --out out"
+expect 'unknown pattern' 3 "pattern.*'scatterd'.*'scattered'" "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 pattern=scatterd' --out out"
+expect 'not a number' 3 "topk.*'many'" "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=many' --out out"
+expect 'contradictory case: dense, but topk < s_kv' 3 'pattern=dense: topk=20 is less than s_kv=90' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 pattern=dense' --out out"
+expect 'contradictory case: needle over arbitrary scales' 3 'scales=pow2' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 kv_format=fp8_656 values=needle' --out out"
+expect 'contradiction by --set' 3 "--set kv_format=fp16" "$smla check $small --set kv_format=fp16 --out out"
+expect 'nothing is left' 4 'no case is left' "$smla check $small --filter nothing_is_called_so --out out"
+
+# Suites of one's own.
+printf '[[group]]\nname = "g"\nwhy = "w"\nbase = "decode b=1 s_q=1 h_q=2 s_kv=90 topk=20"\n' >good.toml
+sed 's/"g"/"g/' good.toml >syntax.toml
+sed 's/^why/whyy/' good.toml >key.toml
+sed 's/topk=20/topkk=20/' good.toml >case_key.toml
+sed 's/"g"/3/' good.toml >type.toml
+printf 'axes = { pattern = ["scatterd"] }\n' | cat good.toml - >value.toml
+mkdir -p folder.toml
+expect 'TOML syntax' 3 'syntax.toml:2' "$smla check --cases syntax.toml --out out"
+expect 'TOML: unknown key' 3 "key.toml:3.*'whyy'.*'why'" "$smla check --cases key.toml --out out"
+expect 'TOML: unknown key of a case' 3 "case_key.toml:1: group 'g'.*'topkk'.*'topk'" "$smla check --cases case_key.toml --out out"
+expect 'TOML: unknown value on an axis' 3 "value.toml:1: group 'g'.*'scatterd'.*'scattered'" "$smla check --cases value.toml --out out"
+expect 'TOML: wrong type' 3 'type.toml:2' "$smla check --cases type.toml --out out"
+expect 'TOML: a folder' 3 'folder.toml' "$smla check --cases folder.toml --out out"
+expect 'TOML: no such file' 3 'nowhere.toml' "$smla check --cases nowhere.toml --out out"
+
+# Plug-ins that are none.
+printf 'not a library' >text.so
+head -c 3000 "$build/example_plugin.so" >half.so
+cp /usr/lib/x86_64-linux-gnu/libm.so.6 libm.so
+expect 'plug-in: no such file' 3 'nowhere.so' "$smla check --plugin ./nowhere.so $small --out out"
+expect 'plug-in: not a library' 3 'text.so' "$smla check --plugin ./text.so $small --out out"
+expect 'plug-in: cut short' 3 'half.so' "$smla check --plugin ./half.so $small --out out"
+expect 'plug-in: no entry point' 3 'libm.so.*smla_get_library' "$smla check --plugin ./libm.so $small --out out"
+expect 'plug-in: a folder' 3 'folder.toml' "$smla check --plugin ./folder.toml $small --out out"
+expect 'plug-in: dies while loading' 3 'SIGABRT in loading kernels' "SMLA_HOSTILE_LOAD=abort $smla check --plugin $build/harness/testing/libsmla_hostile.so $small --out out"
+
+# Places that cannot be written.
+touch file
+expect 'OUT: a file is in the way' 3 '--out file' "$smla check $small --out file"
+expect 'OUT: below a file' 3 '--out file/deep' "$smla check $small --out file/deep"
+mkdir -p out/$arch/accuracy.csv
+expect 'a folder where accuracy.csv should be' 3 'accuracy.csv' "$smla check $small --out out"
+rm -r out && mkdir -p out/$arch/summary.md
+expect 'a folder where summary.md should be' 3 'summary.md is a folder' "$smla check $small --out out"
+rm -r out
+can_mount=no
+unshare -rm true 2>/dev/null && can_mount=yes
+in_mount() { printf 'unshare -rm bash -c %q' "$1"; }  # a mount of its own, gone with it
+if [ $can_mount = yes ]; then
+  mkdir -p ro disk
+  expect 'OUT: a read-only mount (also for root)' 3 'ro.*Read-only file system' "$(in_mount "mount -t tmpfs -o ro none ro && exec $smla check $small --out ro/x")"
+  many_lines=yes may_write=yes expect 'disk full in the middle: what was finished is whole, and it goes on' 0 'No space left on device; the rows before are whole' "$(in_mount "
+    mount -t tmpfs -o size=200k none disk
+    $smla check $several -q --out disk; full=\$?
+    [ \$full = 3 ] || { echo \"exit \$full on a full disk\"; exit 1; }
+    [ -z \"\$(tail -c1 disk/$arch/accuracy.csv)\" ] || { echo torn; exit 1; }
+    $smla check $several -q --resume disk; full=\$?
+    [ \$full = 3 ] || { echo \"exit \$full on a disk that is still full\"; exit 1; }
+    mount -o remount,size=10m disk
+    exec $smla check $several -q --resume disk")"
+else
+  echo '| mounts of its own | | not allowed here: a read-only and a full disk were left out |'
+fi
+many_lines=yes expect 'a full device instead of a file' 3 '/dev/full: No space left' "$smla compare $top/reports/baselines/sm_90 $top/reports/baselines/sm_90 --csv /dev/full"
+[ -c /dev/full ] || wrong '/dev/full is a device no more'
+expect 'stdout is full' 3 'No space left' "$smla check $small --out gone >/dev/full"
+rm -rf out
+
+# Two at once.
+bash -c "exec $smla check $several --determinism 50 -q --out out" >first 2>&1 &
+first=$!
+until [ -s out/$arch/accuracy.csv ] || ! kill -0 $first 2>/dev/null; do sleep 0.02; done
+may_write=yes expect 'two runs into one OUT' 3 "another run \\(process $first\\) is writing into out/$arch" "$smla check $small --out out"
+# Interrupted: whole rows, the count and how to go on. Then it goes on.
+kill -INT $first
+wait $first
+status=$?
+row 'Ctrl-C' $status "$(grep -m1 'interrupted by' first)"
+{ [ $status = 130 ] && grep -q 'go on with: smla check .*--resume out' first; } || wrong "Ctrl-C: exit $status: $(cat first)"
+whole_rows out
+expect '... and resumed' 0 'resumed: [1-9][0-9]* of them were in the report' "$smla check $several --determinism 50 -q --resume out"
+rm -rf out
+bash -c "exec $smla bench $several --max-time 0.05 -q --cache warm --out out" >first 2>&1 &
+first=$!
+until [ -s out/$arch/throughput.csv ] || ! kill -0 $first 2>/dev/null; do sleep 0.02; done
+kill -TERM $first
+wait $first
+status=$?
+row 'SIGTERM while timing' $status "$(grep -m1 'interrupted by' first)"
+[ $status = 143 ] || wrong "SIGTERM: exit $status: $(cat first)"
+rm -rf out
+
+# The clock is set back by an hour at every look.
+expect 'the clock runs backwards' 0 'passed 1 / planned 1' "LD_PRELOAD=$build/harness/testing/libsmla_clock.so $smla run $small --cache warm --max-time 0.02 --out out"
+grep -Eq '(^|,)-[0-9]' out/$arch/throughput.csv && wrong "a negative number in throughput.csv"
+[ "$("$smla" gate --baseline out/$arch --out out/$arch >said 2>&1; echo $?)" = 0 ] || wrong "the report of a clock that runs backwards: $(cat said)"
+may_write=yes expect '... and again into the same OUT' 0 'passed 1 / planned 1' "$smla run $small --cache warm --max-time 0.02 --out out"
+
+# A spreadsheet saved the report.
+csv=out/$arch/accuracy.csv
+cp $csv clean.csv
+spoilt() {
+  cp clean.csv $csv
+  python3 - "$2" $csv <<'P'
+import csv, io, sys
+how, path = sys.argv[1:]
+text = open(path, newline="").read()
+rows = list(csv.reader(io.StringIO(text)))
+def write(rows, **options):
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n", **options).writerows(rows)
+    return out.getvalue()
+at = rows[0].index("z_max")
+text = {
+    "crlf": lambda: text.replace("\n", "\r\n"),
+    "bom": lambda: "\ufeff" + text,
+    "order": lambda: write([[r[1], r[0], *r[2:]] for r in rows]),
+    "removed": lambda: write([r[:at] + r[at + 1:] for r in rows]),
+    "semicolon": lambda: write(rows, delimiter=";"),
+    "comma": lambda: write([rows[0]] + [[*r[:at], "1,5", *r[at + 1:]] for r in rows[1:]]),
+    "upper": lambda: text.replace(",true,", ",TRUE,"),
+}[how]()
+open(path, "w", newline="").write(text)
+P
+  expect "report saved by a spreadsheet: $1" 3 "$3" "$smla gate --baseline out/$arch --out out/$arch --accuracy-only"
+  expect '... and a run into it' 3 "$csv" "$smla check $small --out out"
+}
+spoilt 'CRLF' crlf 'accuracy.csv:1: .*CRLF'
+spoilt 'byte order mark' bom 'accuracy.csv:1: .*byte order mark'
+spoilt 'columns in another order' order 'accuracy.csv:1: column 1 is "run_id".*another order'
+spoilt 'a column removed' removed 'accuracy.csv:1: column [0-9]+ is .*one removed'
+spoilt 'semicolons' semicolon "accuracy.csv:1: .*separated by ';'"
+spoilt '1,5 for 1.5' comma 'accuracy.csv:2: column z_max: "1,5" is not'
+spoilt 'TRUE for true' upper 'accuracy.csv:2: column .*"TRUE"'
+
+[ $failures = 0 ] || { echo "misuse: $failures wrong"; exit 1; }
