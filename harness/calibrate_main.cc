@@ -59,6 +59,8 @@ void Figures::see(const Figures& other) {
   for (const Figure& figure : kFigures) (this->*figure.largest).see(other.*figure.largest);
 }
 
+constexpr const char* kAllFamilies = "all";  // the line of a format over its families
+
 /// The i-th case: family and format in turn, the rest drawn.
 Case draw_case(uint64_t i) {
   static constexpr int32_t kTopk[] = {1, 2, 3, 8, 24, 64, 65, 128, 512, 2048}, kHeads[] = {1, 8, 16, 64}, kSplits[] = {0, 1, 4, 32};
@@ -169,15 +171,16 @@ int calibrate(uint64_t first, uint64_t count, int threads, const std::string& up
   Figures all;
   for (uint64_t i = 0; i < count; ++i) {
     const Case c = draw_case(first + i);
-    table[{case_value(c, "values"), case_value(c, "q_dtype"), case_value(c, "kv_format"), case_value(c, "scales")}].see(of_case[i]);
+    for (const std::string& values : {case_value(c, "values"), std::string(kAllFamilies)})
+      table[{values, case_value(c, "q_dtype"), case_value(c, "kv_format"), case_value(c, "scales")}].see(of_case[i]);
     all.see(of_case[i]);
   }
-  std::vector<std::string> header = {"values", "q_dtype", "kv_format", "scales", "rows", "rows_unjudged"};
+  std::vector<std::string> header = {"values", "q_dtype", "kv_format", "scales", "rows", "rows_unjudged", "rows_flagged"};
   for (const Figure& figure : kFigures) header.insert(header.end(), {figure.name, std::string(figure.name) + "_kernel"});
   std::string csv = csv_line(header);
   for (const auto& [key, figures] : table) {
     std::vector<std::string> cells = key;
-    cells.insert(cells.end(), {std::to_string(figures.rows), std::to_string(figures.unjudged)});
+    cells.insert(cells.end(), {std::to_string(figures.rows), std::to_string(figures.unjudged), std::to_string(figures.flagged)});
     std::string line = fmt::format("{:13} {:4} {:7} {:9} {:7} rows {:6} unjudged", key[0], key[1], key[2], key[3], figures.rows, figures.unjudged);
     for (const Figure& figure : kFigures) {
       const Largest& largest = figures.*figure.largest;

@@ -31,6 +31,18 @@ double v_stored(const Case& c) {
 }
 double k_stored(const Case& c) { return c.kv_format == KvFormat::fp8_656 ? std::min(v_stored(c), roundoff16(c.rope_dtype)) : v_stored(c); }
 
+/// The factor by which the row as a whole misses the exact one: least squares in units of sigma, within what is allowed.
+double common_factor(const OracleBlock& block, int64_t row, const RowBudget& budget, std::span<const float> out) {
+  if (budget.common_min == budget.common_max) return 1;
+  double dot = 0, norm2 = 0;
+  for (int32_t d = 0; d < block.d_v; ++d) {
+    const double weight = 1 / square(budget.sigma[d]), ref = block.out(row, d);
+    dot += weight * out[d] * ref;
+    norm2 += weight * ref * ref;
+  }
+  return norm2 > 0 && std::isfinite(dot) ? std::clamp(dot / norm2, budget.common_min, budget.common_max) : 1;
+}
+
 }  // namespace
 
 Roundoff::Roundoff(const Contract& contract, const Case& c, bool split)
@@ -107,8 +119,13 @@ RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, co
     const auto moved = c.sm_scale * Eigen::Map<const Eigen::ArrayXd>(q.data(), c.d_qk) * block.k_mean.row(row).transpose().array();
     lse_var += square(error.u_q) * (moved.square().sum() + square(moved.sum()) / 8);
   }
-  budget.lse =
-      lse_budget({block.lse[row], block.x_max[row], lse_var, n, block.sum_pt2[row], block.pt_max[row], block.lost[row]}, sink_of(in, h), contract, c);
+  const double sink = sink_of(in, h), lse = block.lse[row];
+  if (std::isfinite(sink)) {
+    const double moved = 6 * std::sqrt(lse_var / 3), kept = 1 + std::exp(sink - lse);
+    budget.common_min = kept / (1 + std::exp(sink - lse + moved));
+    budget.common_max = kept / (1 + std::exp(sink - lse - moved));
+  }
+  budget.lse = lse_budget({lse, block.x_max[row], lse_var, n, block.sum_pt2[row], block.pt_max[row], block.lost[row]}, sink, contract, c);
   return budget;
 }
 
@@ -144,6 +161,7 @@ double lse_rounding(double expected, double magnitude, const Contract& contract)
 }
 
 void judge_lse(double lse, const LseBudget& budget, const Contract& contract, RowStats& stats) {
+  stats.lse_expected = budget.expected;
   if (contract.lse_dtype == LseType::none) return;
   const double got = contract.lse_base == LseBase::two ? lse * std::numbers::ln2 : lse;
   if (got == budget.expected) return;  // the same infinity included
@@ -189,13 +207,14 @@ RowStats judge_row(const OracleBlock& block, int64_t row, const Inputs& in, cons
   const double merged = fp32_rounding(std::fabs(block.lse[row]) + std::fabs(block.x_max[row]));
   const double widen = u.out + u.part + u.p + u.v + merged + (error.fp22 ? kEAcc * block.n[row] / 32 : 0), out_eta = out_underflow(in.c.q_dtype);
   stats.judged = !block.scores_for(error).beyond[row];
+  stats.common = common_factor(block, row, budget, out);
   for (int32_t d = 0; d < block.d_v; ++d) {
     const double got = out[d], ref = block.out(row, d);
     double low = block.v_min(i, d), high = block.v_max(i, d);
     if (sink > -kInfinity) low = std::min(low, 0.0), high = std::max(high, 0.0);
     const bool finite = std::isfinite(got);
     const bool in_hull = finite && got >= low - widen * std::fabs(low) - out_eta && got <= high + widen * std::fabs(high) + out_eta;
-    const double z = finite && got != ref ? std::fabs(got - ref) / budget.sigma[d] : 0;
+    const double z = finite && got != ref ? std::fabs(got - stats.common * ref) / budget.sigma[d] : 0;
     stats.sum_z2 += z * z;
     if (z > stats.z_max) stats.z_max = z, stats.z_argmax = d;
     stats.hull_ok &= in_hull;

@@ -3,6 +3,7 @@
 // Numbers only; the verdict is one separate line of policy (Limits). Derivation and calibration: reference/README.md.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -35,8 +36,10 @@ struct RowStats {
   bool hull_ok = true;               // finite and inside the widened convex hull of v
   int32_t n_bad = 0;                 // elements that break a limit of their own: z, the hull where unjudged, 0 of an empty row, the exact answer
   int32_t n_nonfinite_mismatch = 0;  // out and lse
-  double lse_err = 0;                // |got - expected|, base e
-  double lse_ratio = 0;              // lse_err / its limit; inf where only one of the two is finite or they are different infinities
+  double common = 1;                 // the row as a whole is this times the exact one: as far as its scores may have moved against the sink
+  double lse_expected = std::numeric_limits<double>::quiet_NaN();  // base e; NaN where there is only a bound
+  double lse_err = 0;                                              // |got - expected|, base e
+  double lse_ratio = 0;  // lse_err / its limit; inf where only one of the two is finite or they are different infinities
   bool out_ok(const Limits& limits = {}) const { return n_bad == 0 && (!judged || (z_max <= limits.z_max && rms <= rms_limit)); }
   bool lse_ok(const Limits& limits = {}) const { return lse_ratio <= limits.lse_ratio; }
   bool ok(const Limits& limits = {}) const { return out_ok(limits) && lse_ok(limits); }
@@ -77,6 +80,9 @@ LseBudget lse_budget(const LseSums& sums, double sink, const Contract& contract,
 struct RowBudget {
   std::vector<double> sigma;  // [d_v]
   double score_share = 0;     // part of sum 3 sigma^2 that comes from the scores
+  // How far the row as a whole may stand from the exact one: what a sink leaves of it if all scores are off by 6 standard deviations of their
+  // weighted mean. 1 without a sink. What is left then is judged by sigma.
+  double common_min = 1, common_max = 1;
   LseBudget lse;
 };
 RowBudget row_budget(const OracleBlock& block, int64_t row, const Inputs& in, const Contract& contract, bool split);

@@ -275,6 +275,56 @@ TEST_CASE("lse: base, type, sink and empty rows as declared") {
   CHECK(ratio(0, lse + 0.499 * ulp, {}) > 100);
 }
 
+/// A row as a kernel gives it whose scores are all off by `moved`, and whose arithmetic is else exact but for the rounding of out.
+RowStats moved_row(const Inputs& in, const OracleBlock& block, int64_t row, const Contract& contract, double moved, double channel_0 = 0) {
+  const double sink = sink_of(in, row % block.h_q), lse = block.lse[row], kept = (1 + std::exp(sink - lse)) / (1 + std::exp(sink - lse - moved));
+  std::vector<float> out(block.d_v);
+  for (int32_t d = 0; d < block.d_v; ++d)
+    out[d] = test::round16(static_cast<float>(block.out(row, d) * kept + (d == 0 ? channel_0 : 0)), in.c.q_dtype);
+  return judge_row(block, row, in, contract, false, out, static_cast<float>(lse + moved));
+}
+
+TEST_CASE("what moves a row as a whole is one draw: six deviations of it pass, and the rest of the row is judged as ever") {
+  const Contract rounds_q = {.q = Rounding::e4m3};
+  const int topk = GENERATE(1, 3, 200);
+  const Inputs in = inputs("decode b=6 s_q=1 h_q=8 s_kv=300 sink=finite kv_format=fp8_656 topk=" + std::to_string(topk));
+  std::vector<int64_t> tokens(in.tokens());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const OracleBlock block = oracle(in, tokens, {.threads = 2, .score_errors = {score_error(rounds_q, in.c)}});
+  int judged = 0, beyond_the_old_rule = 0;
+  for (int64_t row = 0; row < block.rows(); ++row) {
+    const RowBudget budget = row_budget(block, row, in, rounds_q, false);
+    const double deviation = budget.lse.random / 6;
+    if (block.scores_for(score_error(rounds_q, in.c)).beyond[row]) continue;
+    ++judged;
+    CAPTURE(topk, row, deviation, budget.common_min, budget.common_max);
+    for (const double deviations : {-5.8, -3.8, 3.8, 5.8}) {
+      const RowStats stats = moved_row(in, block, row, rounds_q, deviations * deviation);
+      CHECK(stats.ok());
+      CHECK_FALSE(moved_row(in, block, row, {}, deviations * deviation).ok());  // who does not declare it may not
+      // Another channel wrong by 7 sigma shows through the common part.
+      CHECK_FALSE(moved_row(in, block, row, rounds_q, deviations * deviation, 7 * budget.sigma[0]).out_ok());
+      beyond_the_old_rule += std::fabs(stats.common - 1) * std::sqrt(block.out.row(row).squaredNorm()) >
+                             3.5 * std::sqrt(Eigen::Map<const Eigen::ArrayXd>(budget.sigma.data(), block.d_v).square().sum());
+    }
+    for (const double deviations : {-9.0, 9.0}) CHECK_FALSE(moved_row(in, block, row, rounds_q, deviations * deviation).lse_ok());
+  }
+  CHECK(judged > 5);
+  if (topk == 1) CHECK(beyond_the_old_rule > 0);
+}
+
+TEST_CASE("without a sink nothing moves a row as a whole") {
+  const Contract rounds_q = {.q = Rounding::e4m3};
+  const Inputs in = inputs("decode b=2 s_q=1 h_q=8 s_kv=300 topk=30 kv_format=fp8_656");
+  const OracleBlock block = oracle(in, std::vector<int64_t>{0, 1}, {.threads = 2, .score_errors = {score_error(rounds_q, in.c)}});
+  for (int64_t row = 0; row < block.rows(); ++row) {
+    const RowBudget budget = row_budget(block, row, in, rounds_q, false);
+    CHECK(budget.common_min == 1);
+    CHECK(budget.common_max == 1);
+    CHECK(moved_row(in, block, row, rounds_q, 0).common == 1);
+  }
+}
+
 TEST_CASE("an empty row is zeros exactly and an lse by the contract") {
   Inputs in = inputs("decode b=1 s_q=1 h_q=3 s_kv=400 topk=50");
   std::fill(in.indices.begin(), in.indices.end(), -1);

@@ -134,6 +134,32 @@ TEST_CASE("lse of the exact families") {
   CHECK_THROWS_AS(judge_exact_row(nullptr, 0, in, 0, 0, {}, true, out, 0), std::logic_error);
 }
 
+TEST_CASE("the lse of a needle row may be off by what the declared rounding of Q moves its score, and by no more") {
+  const Inputs in = make_inputs(parse_line("decode b=2 s_q=1 h_q=8 s_kv=300 topk=30 values=needle kv_format=bf16"));
+  const Contract rounds_q = {.q = Rounding::e4m3};
+  std::vector<uint16_t> q_bits(in.c.d_qk);
+  std::vector<uint8_t> row(in.row_bytes);
+  std::vector<double> q(in.c.d_qk), k(in.c.d_qk);
+  for (int64_t t = 0; t < in.tokens(); ++t)
+    for (int32_t h = 0; h < in.c.h_q; ++h) {
+      const int64_t slot = needle_slot(in, t, h);
+      q_row(in, t, h, q_bits.data());
+      kv_row(in, slot, row.data());
+      decode16(q_bits.data(), in.c.q_dtype, in.c.d_qk, q.data());
+      decode_row(in.c, row.data(), k.data());
+      double x = 0, w = 0;
+      for (int32_t c = 0; c < in.c.d_qk; ++c) x += in.c.sm_scale * q[c] * k[c], w += std::pow(in.c.sm_scale * q[c] * k[c], 2);
+      const double deviation = 0x1p-4 * std::sqrt((w + x * x / 8) / 3);
+      const std::vector<float> out(k.begin(), k.begin() + in.c.d_v);
+      const auto ratio = [&](const Contract& contract, double deviations) {
+        return judge_exact_row(nullptr, 0, in, t, h, contract, false, out, x + deviations * deviation, {}).lse_ratio;
+      };
+      CHECK(ratio(rounds_q, 5.5) < 1);
+      CHECK(ratio(rounds_q, 6.5) > 1);
+      CHECK(ratio({}, 0.5) > 1);
+    }
+}
+
 TEST_CASE("the tracer names the slot that came out, and what it is to the row") {
   Inputs in = inputs("decode b=2 s_q=1 h_q=4 s_kv=400 topk=50 values=tracer topk_length=1 pattern=stale_tail seed=4");
   const int32_t k_t = in.k_t(0);
