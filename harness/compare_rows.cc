@@ -2,12 +2,14 @@
 #include "harness/compare_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <set>
 
 #include "reference/decode.h"
 #include "reference/exact.h"
+#include "reference/parallel.h"
 
 namespace smla {
 namespace {
@@ -21,9 +23,11 @@ struct OutType {
 };
 constexpr OutType out_type(FloatType type) { return type == FloatType::bf16 ? OutType{7, -126} : OutType{10, -14}; }
 
+/// The exponent bits of a double are read and written as they are: libm takes as long as all the rest of an element.
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 double ulp(double ref, OutType type) {
-  const int exponent = ref == 0 ? type.least_exponent : std::max(std::ilogb(ref), type.least_exponent);
-  return std::ldexp(1.0, exponent - type.mantissa_bits);
+  const int exponent = static_cast<int>(std::bit_cast<uint64_t>(ref) >> 52 & 0x7ff) - 1023;
+  return power_of_two(std::max(exponent, type.least_exponent) - type.mantissa_bits);
 }
 
 /// What out(t, h, :) should be, in fp64.
@@ -42,15 +46,17 @@ void expected_out(const OracleBlock* block, int64_t row, const Inputs& in, int64
   std::copy_n(k.begin(), in.c.d_v, expected.begin());
 }
 
-/// lse(t, h) by the contract's conventions, in BASE E; NaN where there is no oracle, or only a bound (empty_lse = large_negative).
-double expected_lse(const OracleBlock* block, int64_t row, const Inputs& in, int32_t h, const Contract& contract) {
-  if (block == nullptr) return std::numeric_limits<double>::quiet_NaN();
-  const double lse = block->lse[row], s = contract.sink_in_lse && !in.sink.empty() ? in.sink[h] : -kInf, top = std::max(lse, s);
-  if (top == -kInf)
-    return contract.empty_lse == EmptyLse::neg_inf   ? -kInf
-           : contract.empty_lse == EmptyLse::pos_inf ? kInf
-                                                     : std::numeric_limits<double>::quiet_NaN();
-  return top == kInf ? kInf : top + std::log(std::exp(lse - top) + std::exp(s - top));
+void add(TensorFigures& sum, const TensorFigures& later, bool worse) {
+  for (int64_t TensorFigures::*count :
+       {&TensorFigures::n_elem, &TensorFigures::n_bad, &TensorFigures::n_bad_rows, &TensorFigures::n_nonfinite_mismatch})
+    sum.*count += later.*count;
+  for (double TensorFigures::*largest : {&TensorFigures::abs_err_max, &TensorFigures::rel_err_max, &TensorFigures::ulp_err_max,
+                                         &TensorFigures::cos_diff_worst_row, &TensorFigures::z_max, &TensorFigures::tightest_atol})
+    sum.*largest = std::max(sum.*largest, later.*largest);
+  if (!worse) return;
+  sum.worst_index = later.worst_index;
+  sum.worst_got = later.worst_got;
+  sum.worst_ref = later.worst_ref;
 }
 
 }  // namespace
@@ -75,32 +81,55 @@ RowComparer::RowComparer(const Inputs& in, const Contract& judged_by, bool split
       reference_(with_reference_precision(judged_by)),
       split_(split),
       has_lse_(judged_by.lse_dtype != LseType::none),
-      limits_(limits),
-      out_(static_cast<size_t>(in.c.d_v)) {
-  figures_.out.tightest_rtol = std::ldexp(1.0, -out_type(in.c.q_dtype).mantissa_bits);
+      limits_(limits) {
+  seen_.figures.out.tightest_rtol = power_of_two(-out_type(in.c.q_dtype).mantissa_bits);
 }
 
-void RowComparer::add(const OracleBlock* block, std::span<const int64_t> tokens, const CandidateRows& rows) {
+void RowComparer::Seen::add(const Seen& later) {
+  RowFigures& f = figures;
+  const RowFigures& l = later.figures;
+  smla::add(f.out, l.out, later.worst_out_rank > worst_out_rank);
+  smla::add(f.lse, l.lse, later.worst_lse_rank > worst_lse_rank);
+  worst_out_rank = std::max(worst_out_rank, later.worst_out_rank);
+  worst_lse_rank = std::max(worst_lse_rank, later.worst_lse_rank);
+  for (double RowFigures::*largest : {&RowFigures::z_row_rms_max, &RowFigures::z_row_rms_reference, &RowFigures::row_rms_share_max,
+                                      &RowFigures::lse_err_max, &RowFigures::lse_ratio_max})
+    f.*largest = std::max(f.*largest, l.*largest);
+  f.pooled.rows += l.pooled.rows;
+  f.pooled.elements += l.pooled.elements;
+  f.pooled.sum_z2 += l.pooled.sum_z2;
+  f.rows += l.rows;
+  f.rows_unjudged += l.rows_unjudged;
+  if (f.diagnosis.empty()) f.diagnosis = l.diagnosis;
+}
+
+void RowComparer::add(const OracleBlock* block, std::span<const int64_t> tokens, const CandidateRows& rows, int threads) {
+  constexpr int64_t kRows = 32;  // of a task: fixed, so that sums do not depend on the threads
   const int32_t h_q = in_.c.h_q, d_v = in_.c.d_v;
-  for (size_t i = 0; i < tokens.size(); ++i)
-    for (int32_t h = 0; h < h_q; ++h) {
-      const int64_t row = static_cast<int64_t>(i) * h_q + h;
-      add_row(block, row, tokens[i], h, rows.out.subspan(row * d_v, d_v), has_lse_ ? rows.lse[row] : 0.0);
-    }
+  const int64_t count = std::ssize(tokens) * h_q;
+  std::vector<Seen> parts(static_cast<size_t>((count + kRows - 1) / kRows));
+  parallel_for(threads, std::ssize(parts), [&](int64_t task, int) {
+    for (int64_t row = task * kRows; row < std::min(count, (task + 1) * kRows); ++row)
+      add_row(parts[task], block, row, tokens[row / h_q], static_cast<int32_t>(row % h_q), rows.out.subspan(row * d_v, d_v),
+              has_lse_ ? rows.lse[row] : 0.0);
+  });
+  for (const Seen& part : parts) seen_.add(part);
 }
 
-void RowComparer::add_row(const OracleBlock* block, int64_t row, int64_t t, int32_t h, std::span<const uint16_t> bits, double lse) {
-  RowFigures& f = figures_;
+void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int64_t t, int32_t h, std::span<const uint16_t> bits, double lse) const {
+  RowFigures& f = seen.figures;
   const int32_t d_v = in_.c.d_v;
-  for (int32_t d = 0; d < d_v; ++d) out_[d] = static_cast<float>(decode16(bits[d], in_.c.q_dtype));
-  expected_out(block, row, in_, t, h, expected_);
+  std::vector<float> out_values(static_cast<size_t>(d_v));
+  std::vector<double> expected;
+  for (int32_t d = 0; d < d_v; ++d) out_values[d] = static_cast<float>(decode16(bits[d], in_.c.q_dtype));
+  expected_out(block, row, in_, t, h, expected);
 
   const bool exact = is_exact_family(in_.c.values);
   std::string diagnosis;
-  RowStats stats = exact ? judge_exact_row(block, row, in_, t, h, contract_, split_, out_, lse, limits_, &diagnosis)
-                         : judge_row(*block, row, in_, contract_, split_, out_, lse, limits_);
-  const RowStats plain = exact || contract_ == reference_ ? stats : judge_row(*block, row, in_, reference_, split_, out_, lse, limits_);
-  if (planted_defect != nullptr) planted_defect({t / in_.c.s_q, h, out_, lse}, stats);
+  RowStats stats = exact ? judge_exact_row(block, row, in_, t, h, contract_, split_, out_values, lse, limits_, &diagnosis)
+                         : judge_row(*block, row, in_, contract_, split_, out_values, lse, limits_);
+  const RowStats plain = exact || contract_ == reference_ ? stats : judge_row(*block, row, in_, reference_, split_, out_values, lse, limits_);
+  if (planted_defect != nullptr) planted_defect({t / in_.c.s_q, h, out_values, lse}, stats);
   ++f.rows;
   f.rows_unjudged += !stats.judged;
   if (f.diagnosis.empty()) f.diagnosis = diagnosis;
@@ -114,8 +143,9 @@ void RowComparer::add_row(const OracleBlock* block, int64_t row, int64_t t, int3
   int32_t worst_d = stats.z_argmax;
   bool nonfinite = false;
   const OutType type = out_type(in_.c.q_dtype);
+  const double least_normal = power_of_two(type.least_exponent), rtol = power_of_two(-type.mantissa_bits);
   for (int32_t d = 0; d < d_v; ++d) {
-    const double got = out_[d], ref = expected_[d];
+    const double got = out_values[d], ref = expected[d];
     if (std::isfinite(got) != std::isfinite(ref)) {
       if (!nonfinite) worst_d = d;
       nonfinite = true;
@@ -124,20 +154,20 @@ void RowComparer::add_row(const OracleBlock* block, int64_t row, int64_t t, int3
     }
     const double err = std::abs(got - ref);
     out.abs_err_max = std::max(out.abs_err_max, err);
-    if (std::abs(ref) >= std::ldexp(1.0, type.least_exponent)) out.rel_err_max = std::max(out.rel_err_max, err / std::abs(ref));
+    if (std::abs(ref) >= least_normal) out.rel_err_max = std::max(out.rel_err_max, err / std::abs(ref));
     out.ulp_err_max = std::max(out.ulp_err_max, err / ulp(ref, type));
-    out.tightest_atol = std::max(out.tightest_atol, err - out.tightest_rtol * std::abs(ref));
+    out.tightest_atol = std::max(out.tightest_atol, err - rtol * std::abs(ref));
     dot += got * ref;
     got2 += got * got;
     ref2 += ref * ref;
   }
   if (ref2 > 0) out.cos_diff_worst_row = std::max(out.cos_diff_worst_row, got2 > 0 ? 1 - dot / std::sqrt(got2 * ref2) : 1.0);
   const double out_rank = nonfinite ? kInf : stats.z_max;
-  if (out_rank > worst_out_rank_) {
-    worst_out_rank_ = out_rank;
+  if (out_rank > seen.worst_out_rank) {
+    seen.worst_out_rank = out_rank;
     out.worst_index = {t / in_.c.s_q, t % in_.c.s_q, h, worst_d};
-    out.worst_got = out_[worst_d];
-    out.worst_ref = expected_[worst_d];
+    out.worst_got = out_values[worst_d];
+    out.worst_ref = expected[worst_d];
   }
   if (stats.judged) {
     out.z_max = std::max(out.z_max, stats.z_max);
@@ -155,7 +185,7 @@ void RowComparer::add_row(const OracleBlock* block, int64_t row, int64_t t, int3
   l.n_bad += lse_bad;
   l.n_bad_rows += lse_bad;
   const double got = contract_.lse_base == LseBase::two ? lse * std::numbers::ln2 : lse;
-  const double ref = expected_lse(block, row, in_, h, contract_);
+  const double ref = stats.lse_expected;
   if (std::isfinite(stats.lse_err)) {
     l.abs_err_max = std::max(l.abs_err_max, stats.lse_err);
     if (std::isfinite(ref) && ref != 0) l.rel_err_max = std::max(l.rel_err_max, stats.lse_err / std::abs(ref));
@@ -163,8 +193,8 @@ void RowComparer::add_row(const OracleBlock* block, int64_t row, int64_t t, int3
   }
   if (!std::isfinite(stats.lse_ratio)) ++l.n_nonfinite_mismatch;
   f.lse_ratio_max = std::max(f.lse_ratio_max, stats.lse_ratio);
-  if (stats.lse_ratio > worst_lse_rank_) {
-    worst_lse_rank_ = stats.lse_ratio;
+  if (stats.lse_ratio > seen.worst_lse_rank) {
+    seen.worst_lse_rank = stats.lse_ratio;
     l.worst_index = {t / in_.c.s_q, t % in_.c.s_q, h};
     l.worst_got = got;
     l.worst_ref = ref;

@@ -61,21 +61,24 @@ class RowComparer {
  public:
   /// `judged_by`: the contract whose precision sizes the budget. `split`: partials of a declared type count.
   RowComparer(const Inputs& in, const Contract& judged_by, bool split, const Limits& limits = {});
-  /// `block` holds the oracle's answer for `tokens`, or is null for families that need none.
-  void add(const OracleBlock* block, std::span<const int64_t> tokens, const CandidateRows& rows);
-  const RowFigures& figures() const { return figures_; }
+  /// `block` holds the oracle's answer for `tokens`, or is null for families that need none. The figures do not depend on `threads`.
+  void add(const OracleBlock* block, std::span<const int64_t> tokens, const CandidateRows& rows, int threads = 1);
+  const RowFigures& figures() const { return seen_.figures; }
 
  private:
-  void add_row(const OracleBlock* block, int64_t row, int64_t t, int32_t h, std::span<const uint16_t> bits, double lse);
+  /// Of some rows in order.
+  struct Seen {
+    RowFigures figures;
+    double worst_out_rank = -1, worst_lse_rank = -1;
+    void add(const Seen& later);
+  };
+  void add_row(Seen& seen, const OracleBlock* block, int64_t row, int64_t t, int32_t h, std::span<const uint16_t> bits, double lse) const;
 
   const Inputs& in_;
   Contract contract_, reference_;
   bool split_, has_lse_;
   Limits limits_;
-  RowFigures figures_;
-  double worst_out_rank_ = -1, worst_lse_rank_ = -1;
-  std::vector<float> out_;
-  std::vector<double> expected_;
+  Seen seen_;
 };
 
 /// Distinct list positions that some (t, h) of a `needle` case points at, over the longest list: how much of the list the case covers.

@@ -162,6 +162,34 @@ TEST_CASE("a loose declaration widens the budget but not the reference figure") 
   CHECK(declared.z_row_rms_max < declared.z_row_rms_reference);
 }
 
+TEST_CASE("figures do not depend on the number of threads") {
+  Healthy kernel("decode b=9 s_q=1 h_q=16 s_kv=300 topk=100 values=tiny");  // flat rows: they are pooled
+  kernel.at(40, 3) = to_bf16(1.0f);
+  kernel.at(100, 511) = to_bf16(1e30f);
+  kernel.lse[7] += 1;
+  const auto figures = [&](int threads) {
+    RowComparer comparer(kernel.in, {}, false);
+    comparer.add(&kernel.block, kernel.tokens, {kernel.out, kernel.lse}, threads);
+    return comparer.figures();
+  };
+  const RowFigures one = figures(1), many = figures(5);
+  CHECK(one.out.n_bad_rows == 2);
+  CHECK(one.lse.n_bad_rows == 1);
+  CHECK(one.rows == 9 * 16);
+  CHECK(one.pooled.rows > 100);
+  for (const RowFigures* f : {&one, &many}) {
+    CHECK(f->out.worst_index == std::vector<int64_t>{100 / 16, 0, 100 % 16, 511});
+    CHECK(f->lse.worst_index == std::vector<int64_t>{0, 0, 7});
+  }
+  CHECK(many.out.n_elem == one.out.n_elem);
+  CHECK(many.out.n_bad == one.out.n_bad);
+  CHECK(many.out.z_max == one.out.z_max);
+  CHECK(many.out.abs_err_max == one.out.abs_err_max);
+  CHECK(many.out.worst_got == one.out.worst_got);
+  CHECK(many.pooled.sum_z2 == one.pooled.sum_z2);
+  CHECK(many.lse_ratio_max == one.lse_ratio_max);
+}
+
 TEST_CASE("an empty row answers zeros") {
   Healthy kernel("decode b=6 s_q=1 h_q=4 s_kv=300 topk=100 pattern=all_invalid");
   int64_t empty = -1;

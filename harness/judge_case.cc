@@ -311,8 +311,8 @@ class CaseJudge {
       Take& take = subject.takes[i];
       if (!take.rows_needed) continue;
       const OracleBlock* answer = ask_oracle(answers, *take.in, tokens);
-      if (take.comparer) take.comparer->add(answer, tokens, rows(take.reply, from, tokens.size()));
-      if (take.stale) take.stale->add(answer, tokens, rows(base.reply, from, tokens.size()));
+      if (take.comparer) take.comparer->add(answer, tokens, rows(take.reply, from, tokens.size()), threads_);
+      if (take.stale) take.stale->add(answer, tokens, rows(base.reply, from, tokens.size()), threads_);
       if (take.base()) subject.impostors->add(answer, tokens);
       if (take.base() || is_exact_family(base_->c.values)) continue;
       if (!take.run.own_oracle) subject.relations[take.check].add(related(take), related(base));
