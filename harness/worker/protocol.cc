@@ -6,6 +6,8 @@
 #include <charconv>
 #include <type_traits>
 
+#include "kernels/contract.h"
+
 namespace smla {
 namespace {
 
@@ -258,25 +260,7 @@ void fields(Io& io, R& r) {
 }
 template <class Io, IsA<Contract> R>
 void fields(Io& io, R& r) {
-  io("invalid_index", r.invalid_index, InvalidIndex::negative);
-  io("padding", r.padding, Padding::tail_only);
-  io("lse_dtype", r.lse_dtype, LseType::none);
-  io("lse_base", r.lse_base, LseBase::two);
-  io("empty_lse", r.empty_lse, EmptyLse::large_negative);
-  io("sink_in_lse", r.sink_in_lse);
-  io("duplicates", r.duplicates, Duplicates::undefined);
-  io("q_round", r.q, Rounding::q);
-  io("k_round", r.k, Rounding::q);
-  io("v_round", r.v, Rounding::q);
-  io("p_round", r.p, Rounding::q);
-  io("p_scale", r.p_scale);
-  io("acc", r.acc, Acc::fp22);
-  io("row_sum", r.row_sum, RowSum::rounded);
-  io("p_max", r.p_max, PMax::any);
-  io("part", r.part, Rounding::q);
-  io("deterministic", r.deterministic);
-  io("batch_invariant", r.batch_invariant);
-  io("scale_exact", r.scale_exact);
+  each_contract_field([&](const char* name, auto here, auto, auto... last) { io(name, r.*here, last...); });
 }
 template <class Io, IsA<RunReply> R>
 void fields(Io& io, R& r) {
