@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "cases/words.h"
@@ -36,6 +37,10 @@ const std::optional<GpuInfo>& Session::gpu() const {
   if (!std::exchange(gpu_asked_, true) && std::any_of(all_.begin(), all_.end(), [](const Candidate& c) { return c.info.device == "cuda"; }))
     gpu_ = probe_gpu(gpu_ordinal(), why_no_gpu_);
   return gpu_;
+}
+
+int64_t Session::workers_peak_bytes() const {
+  return std::accumulate(workers_.begin(), workers_.end(), int64_t{0}, [](int64_t sum, const auto& worker) { return sum + worker->peak_bytes(); });
 }
 
 std::vector<Candidate> Session::chosen() const { return chosen(options_.kernels.empty() && plugin_kernels_ == 0 && gpu()); }

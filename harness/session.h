@@ -25,6 +25,8 @@ class Session {
   /// The GPU that CUDA kernels run on (the first of --gpu, else GPU 0); empty: `why_no_gpu` says why. Asked for once, when somebody wants to know:
   /// the answer takes the driver a while.
   const std::optional<GpuInfo>& gpu() const;
+  /// Largest memory of the workers that run now, together.
+  int64_t workers_peak_bytes() const;
   const std::string& why_no_gpu() const { return why_no_gpu_; }
 
  private:

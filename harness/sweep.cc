@@ -2,6 +2,7 @@
 #include "harness/sweep.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include "harness/progress.h"
 #include "harness/rows.h"
 #include "harness/table.h"
+#include "harness/worker/process.h"
 #include "reports/outcome.h"
 #include "reports/report_file.h"
 
@@ -141,8 +143,10 @@ void print_tail(const SweepResult& result, const Job& job) {
   if (result.resumed > 0) fmt::print("resumed: {} of them were in the report\n", result.resumed);
   if (job.options.verbose) {
     const double oracle_s = result.spent.oracle_ms / 1e3, generate_s = result.spent.generate_ms / 1e3, kernel_s = result.spent.kernel_ms / 1e3;
-    fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s of {:.2f} s\n", oracle_s, generate_s, kernel_s,
-               result.wall_s - oracle_s - generate_s - kernel_s, result.wall_s);
+    const double harness_s = result.wall_s - oracle_s - generate_s - kernel_s;
+    fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s ({:.0f} %) of {:.2f} s\n", oracle_s, generate_s,
+               kernel_s, harness_s, 100 * harness_s / result.wall_s, result.wall_s);
+    fmt::print("memory at its peak: {} MiB here, {} MiB in the worker\n", peak_bytes(getpid()) >> 20, job.session.workers_peak_bytes() >> 20);
   }
   const bool no_streams = std::all_of(job.kernels.begin(), job.kernels.end(), [](const Candidate& kernel) { return kernel.info.device == "cpu"; });
   std::string idle;

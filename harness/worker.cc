@@ -227,6 +227,7 @@ RunReply Worker::run(const RunRequest& request) {
 
 TimeReply Worker::time(const TimeRequest& request) { return Impl::answer_of(impl_->ask<TimeReply>(request, 0, request.deadline_s)); }
 
+int64_t Worker::peak_bytes() const { return impl_->process ? smla::peak_bytes(impl_->process->pid()) : 0; }
 bool Worker::alive() const { return impl_->process && !impl_->process->ended(); }
 int Worker::restarts() const { return std::max(0, impl_->starts - 1); }
 

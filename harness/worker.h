@@ -108,7 +108,8 @@ class Worker {
   RunReply run(const RunRequest& request);
   TimeReply time(const TimeRequest& request);
   bool alive() const;
-  int restarts() const;  // how often it was replaced
+  int64_t peak_bytes() const;  // the most memory that the running worker had at a time (of what it shares, its share included); 0 = none runs
+  int restarts() const;        // how often it was replaced
 
  private:
   struct Impl;

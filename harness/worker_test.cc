@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "kernels/problem.h"
 #include "reference/budget.h"
 #include "smla_catch.h"
 
@@ -313,6 +314,35 @@ TEST_CASE("supports is asked alone") {
   CHECK(declined.status == Status::unsupported);
   CHECK(declined.detail == "declines everything");
   CHECK(worker().supports(c, "abort_in_supports").status == Status::crash);
+}
+
+TEST_CASE("inputs too large to stand beside each other take turns: the same checks, half the memory") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  RunRequest request = ask("healthy", "decode b=1 s_q=1 h_q=4 s_kv=131072 topk=64");
+  request.tokens = {0};
+  request.launches = 3;
+  request.alternate = true;
+  for (const char* kernel : {"healthy", "read_everything_selected", "healthy"}) {
+    request.kernel = kernel;
+    const RunReply reply = w.run(request);
+    CAPTURE(kernel, reply.detail, reply.guards_detail);
+    CHECK(reply.status == Status::pass);
+    CHECK(reply.guards_ok);
+    CHECK(reply.inputs_ok);
+    CHECK(reply.out_hash == std::vector<uint64_t>(3, reply.out_hash[0]));
+  }
+  const TensorBytes bytes = tensor_bytes(make_problem(make_inputs(request.c), 1));
+  const int64_t tensors = bytes.kv + bytes.q + bytes.indices + bytes.block_table + bytes.seq_lens + bytes.out + bytes.lse;
+  CAPTURE(tensors, w.peak_bytes());
+  if (!kSanitized) CHECK(w.peak_bytes() <= tensors * 3 / 2 + (int64_t{64} << 20));
+  CHECK(w.peak_bytes() > tensors / 2);
+  for (const char* kernel : {"write_pool", "write_slot_minus_1"}) {
+    request.kernel = kernel;
+    CHECK_FALSE(w.run(request).inputs_ok);
+  }
+  request.kernel = "healthy";
+  CHECK(w.run(request).inputs_ok);
+  CHECK(w.restarts() == 0);
 }
 
 TEST_CASE("a case that cannot fit is skipped before anything is allocated") {

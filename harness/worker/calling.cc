@@ -37,6 +37,15 @@ class Gate {
 
 }  // namespace
 
+void look_at_inputs(StagedInputs& inputs, RunReply& reply) {
+  if (!inputs.staged() || !reply.inputs_ok) return;
+  set_stage("looking at the inputs");
+  if (const auto text = inputs.changed()) {
+    reply.inputs_ok = false;
+    reply.guards_detail += (reply.guards_detail.empty() ? "" : "; ") + *text;
+  }
+}
+
 void Calling::run() {
   switch (request_.calls) {
     case Calls::plain:
@@ -59,12 +68,18 @@ void Calling::run() {
   reply_.kernel_ms = spread(launch_ms_).median;
 }
 
-void Calling::prepare(const StagedInputs& inputs, const std::string& stage) {
+void Calling::prepare(StagedInputs& inputs, const std::string& stage) {
+  if (!inputs.staged()) {
+    StagedInputs& others = &inputs == &first_ ? *other_ : first_;
+    look_at_inputs(others, reply_);
+    others.unstage();
+    call_.stage(inputs);
+  }
   const double ms = timed([&] { call_.prepare(inputs, stage); });
   if (reply_.out_hash.empty()) reply_.prepare_ms = ms;
 }
 
-void Calling::prepare_on_dirt(const StagedInputs& inputs, int turn, const std::string& stage) {
+void Calling::prepare_on_dirt(StagedInputs& inputs, int turn, const std::string& stage) {
   call_.dirty_workspace(turn, request_.fill);
   prepare(inputs, stage);
 }

@@ -9,6 +9,9 @@
 
 namespace smla {
 
+/// Looks at what is staged; says in the reply what was changed.
+void look_at_inputs(StagedInputs& inputs, RunReply& reply);
+
 /// Calls the kernel as `request.calls` says; its outputs then hold the answer to `first`. Into the reply go hashes, times, what was not written and
 /// what was written too early. `other`: the inputs beside them, null where the way needs none; graph makes them equal to `first`.
 class Calling {
@@ -24,8 +27,9 @@ class Calling {
   void graph();
   void streams();
   /// A workspace full of dirt, and a plan for these inputs in it.
-  void prepare_on_dirt(const StagedInputs& inputs, int turn, const std::string& stage);
-  void prepare(const StagedInputs& inputs, const std::string& stage);
+  void prepare_on_dirt(StagedInputs& inputs, int turn, const std::string& stage);
+  /// Of inputs that are too large to stand in memory together, those whose turn it is are generated, after a look at the others.
+  void prepare(StagedInputs& inputs, const std::string& stage);
   /// Runs `work`, whose time counts as the kernel's. Milliseconds.
   template <class F>
   double timed(F&& work);

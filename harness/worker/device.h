@@ -16,6 +16,9 @@
 
 namespace smla {
 
+/// How much memory is free is not asked for less: the answer takes longer than most allocations.
+inline constexpr int64_t kWorthAsking_bytes = int64_t{16} << 20;
+
 /// There is not enough memory for `bytes`. Not a kernel's fault unless the workspace was asked for.
 struct OutOfMemory : std::runtime_error {
   OutOfMemory(const std::string& what, int64_t n) : std::runtime_error(what), bytes(n) {}
@@ -38,8 +41,9 @@ struct Rows {
   int64_t extent_bytes() const { return count() ? offset(count() - 1) + row_bytes : 0; }
 };
 
-/// Canary byte at an offset from the tensor's first byte: differs from place to place, so that a shifted copy shows.
-SMLA_HD inline std::byte canary(int64_t offset) { return static_cast<std::byte>(mix64(static_cast<uint64_t>(offset) ^ 0x63616e617279u)); }
+/// Canary byte at an offset from the tensor's first byte: differs from place to place, so that a shifted copy shows. Eight are one word.
+SMLA_HD inline uint64_t canary_word(int64_t word) { return mix64(static_cast<uint64_t>(word) ^ 0x63616e617279u); }
+SMLA_HD inline std::byte canary(int64_t offset) { return static_cast<std::byte>(canary_word(offset >> 3) >> (8 * (offset & 7))); }
 
 class Device;
 /// Memory of a device, freed with it. `data` is 256-byte aligned.
@@ -129,7 +133,7 @@ class Device {
   virtual std::optional<int64_t> first_stray(const std::byte* data, int64_t bytes, const Rows& rows, uint16_t word) = 0;
 
   // Time.
-  /// Empty, or the error of what was launched before. On CUDA an error here means that the context is dead.
+  /// Empty, or the error of what was launched before: dead() says whether the device survived it.
   virtual std::string synchronize() = 0;
   /// Nothing more can be run on it by this process.
   virtual bool dead() const { return false; }

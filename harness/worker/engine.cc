@@ -90,7 +90,6 @@ void Engine::attempt(Reply& reply, const std::function<void()>& body) {
   } catch (const Ended& ended) {
     reply.status = ended.status;
     reply.detail = ended.detail;
-    spoilt_ |= ended.device_dead;
     if (ended.status == Status::crash || ended.status == Status::oom) kept_.clear();  // nobody looked at what it did to its inputs
   } catch (const DeviceError& error) {
     reply.status = Status::crash;
@@ -142,9 +141,8 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
     reply.contract = call.contract;
     if (request.calls > Calls::back_to_back && !call.device.streams()) throw Ended{Status::unsupported, "not applicable: the device has no streams"};
     if (request.calls == Calls::back_to_back) KernelCall(kernel, call.device, call.threads, in[1]->in);  // asked, too
-    call.allocate(in);
+    call.allocate(in, request.calls <= Calls::back_to_back);
     reply.workspace_bytes = call.workspace_bytes();
-    for (StagedInputs* inputs : in) reply.generate_ms += std::exchange(inputs->generate_ms, 0);  // what is kept from an earlier request cost nothing
     bounded(call.device, call.threads, [&] {
       Calling(call, request, *in[0], in.size() > 1 ? in[1] : nullptr, reply).run();
       reply.splits_used = call.splits_used();
@@ -154,13 +152,11 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
       reply.guards_ok = false;
       reply.guards_detail = *text;
     }
-    for (StagedInputs* inputs : in)
-      if (auto text = inputs->changed()) {
-        reply.inputs_ok = false;
-        reply.guards_detail += (reply.guards_detail.empty() ? "" : "; ") + *text;
-        kept_.clear();  // else the next kernel would be blamed
-        break;
-      }
+    for (StagedInputs* inputs : in) {
+      look_at_inputs(*inputs, reply);
+      reply.generate_ms += std::exchange(inputs->generate_ms, 0);  // what is kept from an earlier request cost nothing
+    }
+    if (!reply.inputs_ok) kept_.clear();               // else the next kernel would be blamed
     if (request.calls == Calls::graph) kept_.clear();  // the other inputs are no longer those of their key
     set_stage("returning the judged rows");
     const int64_t out_count = static_cast<int64_t>(request.tokens.size()) * request.c.h_q * request.c.d_v;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -23,10 +24,32 @@ namespace smla {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kHashPiece = 65536;
+constexpr int64_t kHashPiece = int64_t{1} << 20;  // worth a thread, whose start costs as much as reading some 200 KiB
 const int64_t kPage = sysconf(_SC_PAGESIZE);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// The canary bytes of offsets [begin, end).
+void write_canary(std::byte* to, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end;) {
+    const uint64_t word = canary_word(i >> 3);
+    const int64_t skip = i & 7, n = std::min(8 - skip, end - i);
+    std::memcpy(to, reinterpret_cast<const char*>(&word) + skip, static_cast<size_t>(n));
+    i += n;
+    to += n;
+  }
+}
+/// The first offset in [begin, end) whose byte is not the canary's.
+std::optional<int64_t> first_damage(const std::byte* data, int64_t begin, int64_t end) {
+  std::array<std::byte, 4096> expected;
+  for (int64_t n; begin < end; begin += n) {
+    n = std::min(end - begin, std::ssize(expected));
+    write_canary(expected.data(), begin, begin + n);
+    if (std::memcmp(expected.data(), data + begin, static_cast<size_t>(n)) == 0) continue;
+    return begin + (std::mismatch(expected.begin(), expected.begin() + n, data + begin).first - expected.begin());
+  }
+  return {};
+}
 
 bool holds_word(const std::byte* at, int bytes, uint16_t word) {
   for (int i = 0; i < bytes; i += 2)
@@ -69,13 +92,13 @@ class HostDevice final : public Device {
     Block block = map(name, bytes, usable + 2 * kPage);
     std::byte* begin = block.mapped + kPage;
     block.data = guard == Guard::fault_after ? begin + usable - round_up(bytes, kAlign) : begin + before;
-    if (usable > available_bytes() || mprotect(begin, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0)
+    if ((usable >= kWorthAsking_bytes && usable > available_bytes()) || mprotect(begin, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0)
       throw OutOfMemory(fmt::format("{}: {} bytes", name, bytes), bytes);
     if (usable >= (int64_t{4} << 20)) madvise(begin, static_cast<size_t>(usable), MADV_HUGEPAGE);
     block.canary_before_bytes = block.data - begin;
     block.canary_after_bytes = begin + usable - (block.data + bytes);
-    for (int64_t i = 1; i <= block.canary_before_bytes; ++i) block.data[-i] = canary(-i);
-    for (int64_t i = bytes; i < bytes + block.canary_after_bytes; ++i) block.data[i] = canary(i);
+    write_canary(begin, -block.canary_before_bytes, 0);
+    write_canary(block.data + bytes, bytes, bytes + block.canary_after_bytes);
     name_memory(named(name), block.data, bytes);
     return block;
   }
@@ -99,11 +122,8 @@ class HostDevice final : public Device {
     block.device = nullptr;
   }
   std::optional<int64_t> damaged(const Block& block) override {
-    for (int64_t i = -block.canary_before_bytes; i < 0; ++i)
-      if (block.data[i] != canary(i)) return i;
-    for (int64_t i = block.bytes; i < block.bytes + block.canary_after_bytes; ++i)
-      if (block.data[i] != canary(i)) return i;
-    return {};
+    if (const auto at = first_damage(block.data, -block.canary_before_bytes, 0)) return at;
+    return first_damage(block.data, block.bytes, block.bytes + block.canary_after_bytes);
   }
 
   void upload(std::byte* to, const void* from, int64_t bytes) override { std::memcpy(to, from, static_cast<size_t>(bytes)); }
@@ -195,11 +215,13 @@ class HostDevice final : public Device {
   }
   std::optional<int64_t> first_unwritten(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) override {
     const auto scan = [&]<class Element>(Element still) {
-      return find_first(rows.count(), 256, [&](int64_t begin, int64_t end) -> int64_t {
+      return find_first(rows.count(), 1024, [&](int64_t begin, int64_t end) -> int64_t {
         for (int64_t r = begin; r < end; ++r) {
           const auto* row = reinterpret_cast<const Element*>(data + rows.offset(r));
-          const auto* row_end = row + rows.row_bytes / int64_t{sizeof(Element)};
-          if (const auto* at = std::find(row, row_end, still); at != row_end) return reinterpret_cast<const std::byte*>(at) - data;
+          const int64_t n = rows.row_bytes / int64_t{sizeof(Element)};
+          bool any = false;
+          for (int64_t i = 0; i < n; ++i) any |= row[i] == still;  // no early end: vectors
+          if (any) return reinterpret_cast<const std::byte*>(std::find(row, row + n, still)) - data;
         }
         return -1;
       });

@@ -15,6 +15,9 @@
 namespace smla {
 namespace {
 
+/// Two inputs that are called in turn stand in memory together while that takes no more; else each is made again when its turn comes.
+constexpr int64_t kTogether_bytes = int64_t{64} << 20;
+
 /// Leaves at once in a child that the kernel forked and let return: only the worker itself goes on.
 struct SameProcess {
   pid_t pid = getpid();
@@ -43,6 +46,22 @@ std::string element_name(const char* tensor, const Rows& rows, int64_t offset, i
   return fmt::format("{}[{}][{}][{}][{}]", tensor, i, j, in_j / rows.stride_bytes[2], in_j % rows.stride_bytes[2] / element_bytes);
 }
 
+/// Rows of these tokens, `per_token` each, side by side. What stands together comes in one piece: each costs a GPU a round trip.
+void download_rows(Device& device, const std::byte* data, const Rows& rows, const std::vector<int64_t>& tokens, int64_t per_token, std::byte* to) {
+  int64_t begin = 0, end = 0;
+  const auto fetch = [&] {
+    if (begin < end) device.download(to, data + begin, end - begin);
+    to += end - begin;
+  };
+  for (int64_t token : tokens)
+    for (int64_t row = token * per_token; row < (token + 1) * per_token; ++row) {
+      const int64_t at = rows.offset(row);
+      if (at != end) fetch(), begin = at;
+      end = at + rows.row_bytes;
+    }
+  fetch();
+}
+
 }  // namespace
 
 Contract ask(const smla_kernel& kernel, const smla_problem& problem) {
@@ -65,12 +84,21 @@ smla_problem KernelCall::problem(const Inputs& in) const {
   return p;
 }
 
-void KernelCall::allocate(const std::vector<StagedInputs*>& inputs) {
+void KernelCall::allocate(const std::vector<StagedInputs*>& inputs, bool take_turns) {
   const TensorBytes bytes = tensor_bytes(problem_);
-  int64_t need = bytes.out + bytes.lse, workspace_need = 0;
-  for (const StagedInputs* in : inputs)
-    if (!in->staged()) need += in->bytes_needed();
-  if (const int64_t have = device.available_bytes(); need > have)
+  int64_t sum = 0, largest = 0, held = 0, workspace_need = 0;
+  for (const StagedInputs* in : inputs) {
+    const int64_t n = in->bytes_needed();
+    sum += n;
+    largest = std::max(largest, n);
+    if (in->staged()) held += n;
+  }
+  const bool together = !take_turns || sum <= kTogether_bytes;
+  if (!together)
+    for (StagedInputs* in : inputs)
+      if (in != inputs.front() && in->staged()) held -= in->bytes_needed(), in->unstage();
+  const int64_t need = bytes.out + bytes.lse + (together ? sum : largest) - held;
+  if (const int64_t have = need < kWorthAsking_bytes ? need : device.available_bytes(); need > have)
     throw Ended{Status::skipped, fmt::format("the case's tensors need {} bytes, {} are free", need, have)};
   for (const StagedInputs* in : inputs) {
     const smla_problem p = problem(in->in);
@@ -78,15 +106,22 @@ void KernelCall::allocate(const std::vector<StagedInputs*>& inputs) {
     if (n < 0) throw Ended{Status::crash, fmt::format("workspace_bytes returned {}", n)};
     workspace_need = std::max(workspace_need, n);
   }
-  set_stage("generating inputs");
+  for (StagedInputs* in : inputs)
+    if (together || in == inputs.front()) stage(*in);
   try {
-    for (StagedInputs* in : inputs) in->stage(device);
     out_ = device.allocate("out", bytes.out, Guard::canary);
     if (lse_bytes_) lse_ = device.allocate("lse", bytes.lse, Guard::canary);
   } catch (const OutOfMemory& error) { throw Ended{Status::skipped, fmt::format("out of memory: {}", error.what())}; }
   try {
     workspace_ = device.allocate("workspace", workspace_need, Guard::canary);
   } catch (const OutOfMemory& error) { throw Ended{Status::oom, error.what()}; }
+}
+
+void KernelCall::stage(StagedInputs& inputs) {
+  set_stage("generating inputs");
+  try {
+    inputs.stage(device);
+  } catch (const OutOfMemory& error) { throw Ended{Status::skipped, fmt::format("out of memory: {}", error.what())}; }
 }
 
 void KernelCall::dirty_outputs(OutputFill fill) {
@@ -136,7 +171,7 @@ void KernelCall::settle(const std::string& stage, std::string error) {
   const std::string device_error = device.synchronize();  // after a refusal too: does the device still work?
   set_stage("after " + stage);
   if (error.empty()) error = device_error;
-  if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error), !device_error.empty()};
+  if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error)};
 }
 
 double KernelCall::timed_launch_us(const StagedInputs& inputs) {
@@ -169,17 +204,14 @@ std::optional<std::string> KernelCall::strays(OutputFill fill) const {
 }
 
 void KernelCall::read_rows(const std::vector<int64_t>& tokens, uint16_t* out, float* lse) const {
-  const int64_t d_v = problem_.d_v, h_q = problem_.h_q;
-  std::vector<std::byte> narrow(static_cast<size_t>(lse_rows_.row_bytes));
-  for (int64_t token : tokens) {
-    for (int64_t h = 0; h < h_q; ++h, out += d_v) device.download(out, out_.data + out_rows_.offset(token * h_q + h), out_rows_.row_bytes);
-    if (!lse_bytes_) continue;
-    device.download(narrow.data(), lse_.data + lse_rows_.offset(token), lse_rows_.row_bytes);
-    for (int64_t h = 0; h < h_q; ++h) {
-      uint32_t bits = 0;  // bf16 is the upper half of an f32
-      std::memcpy(reinterpret_cast<char*>(&bits) + (4 - lse_bytes_), narrow.data() + h * lse_bytes_, static_cast<size_t>(lse_bytes_));
-      *lse++ = std::bit_cast<float>(bits);
-    }
+  download_rows(device, out_.data, out_rows_, tokens, problem_.h_q, reinterpret_cast<std::byte*>(out));
+  if (!lse_bytes_) return;
+  std::vector<std::byte> narrow(tokens.size() * static_cast<size_t>(lse_rows_.row_bytes));
+  download_rows(device, lse_.data, lse_rows_, tokens, 1, narrow.data());
+  for (size_t at = 0; at < narrow.size(); at += static_cast<size_t>(lse_bytes_)) {
+    uint32_t bits = 0;  // bf16 is the upper half of an f32
+    std::memcpy(reinterpret_cast<char*>(&bits) + (4 - lse_bytes_), &narrow[at], static_cast<size_t>(lse_bytes_));
+    *lse++ = std::bit_cast<float>(bits);
   }
 }
 

@@ -15,7 +15,6 @@ namespace smla {
 struct Ended {
   Status status;
   std::string detail;
-  bool device_dead = false;  // nothing more can run in this process
 };
 
 /// The word that a fill repeats. No right answer holds any of the three: two are NaN (neither the one that x86 makes nor CUDA's), and the third is
@@ -30,9 +29,11 @@ class KernelCall {
  public:
   /// Asks. Nothing is allocated.
   KernelCall(const smla_kernel& kernel, Device& device, int threads, const Inputs& in);
-  /// Stages the inputs and allocates what they need. Ended{skipped, bytes} if the machine has too little, Ended{oom} if only the kernel's workspace
-  /// does not fit.
-  void allocate(const std::vector<StagedInputs*>& inputs);
+  /// Stages these inputs (`take_turns`: the first alone, if together they are large), allocates outputs and a workspace that serves each of them.
+  /// Ended{skipped, bytes} if the machine has too little, Ended{oom} if only the kernel's workspace does not fit.
+  void allocate(const std::vector<StagedInputs*>& inputs, bool take_turns = false);
+  /// Stages them. Ended{skipped} if there is too little memory.
+  void stage(StagedInputs& inputs);
 
   void dirty_outputs(OutputFill fill);
   /// Launch 0 finds the fill in its workspace, later ones random bytes.

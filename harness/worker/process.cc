@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -87,6 +88,14 @@ std::string to_string(const Exit& exit) {
   if (!exit.signalled) return fmt::format("exited with {}", exit.code);
   const char* name = sigabbrev_np(exit.code);
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", exit.code);
+}
+
+int64_t peak_bytes(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  int64_t kib = 0;
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") status >> kib;
+  return kib * 1024;
 }
 
 Process::Process(const std::string& program, const std::vector<std::string>& args, int shared) {

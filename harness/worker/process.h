@@ -32,6 +32,9 @@ struct Exit {
 /// "SIGSEGV" or "exited with 3".
 std::string to_string(const Exit& exit);
 
+/// The most memory that a running process had at a time: VmHWM. 0 if it cannot be read.
+int64_t peak_bytes(pid_t pid);
+
 class Process {
  public:
   /// Starts program with the arguments (argv[0] included). The child finds the socket at descriptor 3, `shared` at 4, stdin empty. It leads a process

@@ -37,6 +37,17 @@ int64_t bytes_of(const Inputs& in, const TensorBytes& bytes, size_t which) {
   return 0;
 }
 
+/// What `work` returns; adds its milliseconds to `ms`.
+template <class Work>
+auto timed(double& ms, Work&& work) {
+  struct Watch {
+    double& ms;
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    ~Watch() { ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(); }
+  } watch{ms};
+  return work();
+}
+
 bool is_far(const Inputs& in) { return in.c.pattern == Pattern::far; }
 
 /// `far`: the selected rows and both neighbours of each, as ranges of the pool's bytes.
@@ -53,6 +64,9 @@ std::vector<Range> far_ranges(const Inputs& in) {
 
 }  // namespace
 
+StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard pool_guard)
+    : in(timed(generate_ms, [&] { return make_inputs(c, variant); })), pool_guard_(pool_guard) {}
+
 int64_t StagedInputs::pool_lead_bytes() const { return pool_guard_ == Guard::canary && !is_far(in) ? (in.row_bytes + 255) / 256 * 256 : 0; }
 
 int64_t StagedInputs::bytes_needed() const {
@@ -63,68 +77,59 @@ int64_t StagedInputs::bytes_needed() const {
   return sum;
 }
 
-StagedInputs::Tensor StagedInputs::make_pool(Device& device) const {
-  const int64_t bytes = tensor_bytes(make_problem(in, 1)).kv, lead = pool_lead_bytes();
+StagedInputs::Tensor StagedInputs::allocate(Device& device, size_t which) const {
   Tensor tensor;
-  if (is_far(in)) {
-    tensor.block = device.reserve("kv", bytes);
+  const int64_t bytes = bytes_of(in, tensor_bytes(make_problem(in, 1)), which);
+  if (which == kKv && is_far(in)) {
+    tensor.block = device.reserve(kNames[which], bytes);
     tensor.content = device.back(tensor.block, far_ranges(in));
-  } else {
-    tensor.block = device.allocate("kv", bytes + 2 * lead, pool_guard_);
-    tensor.content = {{0, tensor.block.bytes}};
+  } else if (bytes > 0) {
+    const int64_t with_lead = bytes + (which == kKv ? 2 * pool_lead_bytes() : 0);
+    tensor.block = device.allocate(kNames[which], with_lead, which == kKv ? pool_guard_ : Guard::canary);
+    tensor.content = {{0, with_lead}};
   }
-  device.write_pool(in, tensor.block, lead, tensor.content);
   return tensor;
 }
 
-StagedInputs::Tensor StagedInputs::make(Device& device, size_t which) const {
+void StagedInputs::write(Tensor& tensor, size_t which) const {
+  if (!tensor.block.data) return;
+  Device& device = *tensor.block.device;
   const smla_problem p = make_problem(in, 1);
-  Tensor tensor;
-  if (which == kKv) {
-    tensor = make_pool(device);
-  } else if (const int64_t bytes = bytes_of(in, tensor_bytes(p), which)) {
-    tensor.block = device.allocate(kNames[which], bytes, Guard::canary);
-    tensor.content = {{0, bytes}};
-    std::byte* to = tensor.block.data;
-    switch (which) {
-      case kQ: {
-        device.fill(to, bytes, kGapWord);
-        device.write_q(in, to, {{p.b, p.s_q, p.h_q}, {p.q_stride_bytes[0], p.q_stride_bytes[1], p.q_stride_bytes[2]}, int64_t{2} * p.d_qk});
-        break;
-      }
-      case kIndices: {  // gaps name slot 0, which looks valid: whoever reads them answers wrongly
-        std::vector<std::byte> staging(static_cast<size_t>(bytes));
-        for (int64_t t = 0; t < in.tokens(); ++t)
-          std::memcpy(&staging[static_cast<size_t>(t / p.s_q * p.indices_stride_bytes[0] + t % p.s_q * p.indices_stride_bytes[1])],
-                      &in.indices[static_cast<size_t>(t * p.topk)], sizeof(int32_t) * static_cast<size_t>(p.topk));
-        device.upload(to, staging.data(), bytes);
-        break;
-      }
-      case kTopkLength:
-        device.upload(to, in.topk_length.data(), bytes);
-        break;
-      case kBlockTable:
-        device.upload(to, in.block_table.data(), bytes);
-        break;
-      case kSeqLens:
-        device.upload(to, in.seq_lens.data(), bytes);
-        break;
-      case kSink:
-        device.upload(to, in.sink.data(), bytes);
-        break;
+  const int64_t bytes = tensor.block.bytes;
+  std::byte* to = tensor.block.data;
+  switch (which) {
+    case kKv:
+      return device.write_pool(in, tensor.block, pool_lead_bytes(), tensor.content);
+    case kQ:
+      device.fill(to, bytes, kGapWord);
+      return device.write_q(in, to, {{p.b, p.s_q, p.h_q}, {p.q_stride_bytes[0], p.q_stride_bytes[1], p.q_stride_bytes[2]}, int64_t{2} * p.d_qk});
+    case kIndices: {  // gaps name slot 0, which looks valid: whoever reads them answers wrongly
+      std::vector<std::byte> staging(static_cast<size_t>(bytes));
+      for (int64_t t = 0; t < in.tokens(); ++t)
+        std::memcpy(&staging[static_cast<size_t>(t / p.s_q * p.indices_stride_bytes[0] + t % p.s_q * p.indices_stride_bytes[1])],
+                    &in.indices[static_cast<size_t>(t * p.topk)], sizeof(int32_t) * static_cast<size_t>(p.topk));
+      return device.upload(to, staging.data(), bytes);
     }
+    case kTopkLength:
+      return device.upload(to, in.topk_length.data(), bytes);
+    case kBlockTable:
+      return device.upload(to, in.block_table.data(), bytes);
+    case kSeqLens:
+      return device.upload(to, in.seq_lens.data(), bytes);
+    case kSink:
+      return device.upload(to, in.sink.data(), bytes);
   }
-  if (tensor.block.data) tensor.hash = device.hash(tensor.block.data, tensor.content);
-  return tensor;
 }
 
 void StagedInputs::stage(Device& device) {
   if (staged()) return;
-  const auto begin = std::chrono::steady_clock::now();
   std::vector<Tensor> tensors;
-  for (size_t which = 0; which < kCount; ++which) tensors.push_back(make(device, which));
+  for (size_t which = 0; which < kCount; ++which) {
+    Tensor& tensor = tensors.emplace_back(allocate(device, which));
+    timed(generate_ms, [&] { write(tensor, which); });
+    if (tensor.block.data) tensor.hash = device.hash(tensor.block.data, tensor.content);
+  }
   tensors_ = std::move(tensors);
-  generate_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 smla_buffers StagedInputs::buffers() const {
@@ -165,7 +170,8 @@ std::optional<std::string> StagedInputs::changed() {
     Device& device = *tensor.block.device;
     if (auto text = damage(device, tensor.block)) return text;
     if (device.hash(tensor.block.data, tensor.content) == tensor.hash) continue;
-    const Tensor again = make(device, which);
+    Tensor again = allocate(device, which);
+    write(again, which);
     const int64_t lead = which == kKv ? pool_lead_bytes() : 0;
     for (Range r : tensor.content)
       if (auto at = device.first_difference(tensor.block.data + r.begin, again.block.data + r.begin, r.end - r.begin))

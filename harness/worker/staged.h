@@ -13,12 +13,14 @@ namespace smla {
 class StagedInputs {
  public:
   /// Makes the inputs; no device memory yet. Throws UsageError for a contradictory case.
-  StagedInputs(const Case& c, const Variant& variant, Guard pool_guard) : in(make_inputs(c, variant)), pool_guard_(pool_guard) {}
+  StagedInputs(const Case& c, const Variant& variant, Guard pool_guard);
 
   /// Bytes that stage() will allocate.
   int64_t bytes_needed() const;
-  /// Allocates and generates, once. Throws OutOfMemory.
+  /// Allocates and generates, where that is not done already. Throws OutOfMemory.
   void stage(Device& device);
+  /// Gives the memory back.
+  void unstage() { tensors_.clear(); }
   bool staged() const { return !tensors_.empty(); }
   /// Addresses of all inputs; out and lse are null.
   smla_buffers buffers() const;
@@ -28,8 +30,8 @@ class StagedInputs {
   bool same_layout(const StagedInputs& other) const;
   /// From now on these are the inputs of `other`, in the memory of this one. Both are staged, in the same layout.
   void become(const StagedInputs& other);
-  double generate_ms = 0;
 
+  double generate_ms = 0;  // of the inputs themselves: neither of their memory nor of looking at them
   Inputs in;
 
  private:
@@ -38,9 +40,10 @@ class StagedInputs {
     std::vector<Range> content;  // what of the block is backed
     uint64_t hash = 0;
   };
-  /// The `index`-th of kNames, generated anew. Absent tensors (no sink, no topk_length) have no bytes.
-  Tensor make(Device& device, size_t index) const;
-  Tensor make_pool(Device& device) const;
+  /// Memory of the `which`-th of kNames. Absent tensors (no sink, no topk_length) have none.
+  Tensor allocate(Device& device, size_t which) const;
+  /// Generates what stands in it.
+  void write(Tensor& tensor, size_t which) const;
   int64_t pool_lead_bytes() const;  // guard row before the first page and behind the last
   std::vector<Tensor> tensors_;
   Guard pool_guard_;
