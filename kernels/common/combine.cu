@@ -6,9 +6,16 @@ namespace smla::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+// Left alone, ptxas gives sm_89 80 registers here and spills; two blocks an SM leave it 128. 0 = left alone.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 890
+constexpr int kBlocksPerSm = 2;
+#else
+constexpr int kBlocksPerSm = 0;
+#endif
 
 template <UnitOrder kOrder>
-__global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ Job job, const __grid_constant__ Partials partials, int units) {
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+    combine_kernel(const __grid_constant__ Job job, const __grid_constant__ Partials partials, int units) {
   __shared__ MergeScratch scratch;
   const int shares = 256 / units, t = static_cast<int>(blockIdx.x) / shares / partials.pairs;
   const int pair = static_cast<int>(blockIdx.x) / shares % partials.pairs, first_unit = static_cast<int>(blockIdx.x) % shares * units;
