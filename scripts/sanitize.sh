@@ -21,13 +21,15 @@ cases=(
 # One row of the table. `runs`: calls whose answer was judged; what the kernel declines is none.
 row() {
   local tool=$1 kernel=$2 limit=${SANITIZE_TIMEOUT_S:-200} log begin errors runs note='' status=0
+  [ "$tool" != racecheck ] || cases=("${cases[@]:0:3}" "${cases[5]}")  # thousands of times slower than the kernel
   log=$out/$tool.$kernel.log
   begin=$(date +%s)
   timeout "$limit" "$sanitizer" --tool "$tool" --print-limit 50 --error-exitcode 9 "$program" check "kernel=$kernel" "${cases[@]}" > "$log" 2>&1 || status=$?
-  errors=$(sed -nE 's/^=+ (ERROR|RACECHECK) SUMMARY: ([0-9]+) .*/\2/p' "$log" | tail -1)
+  errors=$(sed -nE 's/^=+ ERROR SUMMARY: ([0-9]+) .*/\1/p; s/^=+ RACECHECK SUMMARY: .*\(([0-9]+) errors.*/\1/p' "$log" | head -1)
   runs=$(sed -nE 's/^check: .*, ([0-9]+) runs judged.*/\1/p' "$log")
   if [ "$status" -eq 124 ]; then
     note="stopped after $limit s"
+    errors=$(grep -cE '^=+ (Error|Barrier)' "$log" || true)
   elif [ -z "$errors" ]; then
     note=$(grep -m1 -iE 'error|denied|not supported' "$log" || true)
   elif [ "$errors" -gt 0 ]; then
@@ -53,7 +55,7 @@ mkdir -p "$out"
     printf '%s\n' "${controls[@]}" | grep "^$tool " || true
   done | xargs -P "$(nproc)" -L 1 "$0" --row | sort
 } > "$out/sanitizer.csv"
-column -s, -t "$out/sanitizer.csv"
+cat "$out/sanitizer.csv"
 
 # "none": the run told no number of errors.
 awk -F, 'NR == 1 { next }
