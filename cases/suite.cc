@@ -16,13 +16,20 @@
 namespace smla {
 namespace {
 
+/// A string of the file may hold a line feed, and an error that quotes it is one line all the same.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  return text;
+}
+
 /// Where in the text something stands, for errors.
 struct Place {
   const std::string& origin;
   int64_t line;
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
-    throw UsageError(fmt::format("{}:{}: {}", origin, line, fmt::format(text, std::forward<Args>(args)...)));
+    throw UsageError(fmt::format("{}:{}: {}", origin, line, one_line(fmt::format(text, std::forward<Args>(args)...))));
   }
 };
 
@@ -198,7 +205,8 @@ Suite parse_suite(std::string_view text, const std::string& origin) {
   for (const SuiteCase& item : suite.cases) {
     const auto [first, fresh] = seen.emplace(to_line(item.c), &item);
     if (!fresh)
-      throw UsageError(fmt::format("{}: groups '{}' and '{}' hold the same case: {}", origin, first->second->group, item.group, first->first));
+      throw UsageError(
+          one_line(fmt::format("{}: groups '{}' and '{}' hold the same case: {}", origin, first->second->group, item.group, first->first)));
   }
   return suite;
 }

@@ -22,7 +22,6 @@ class Earlier {
   /// Null: still to be done.
   const Outcome* judged(const Case& c, const std::string& kernel) const;
   const ThroughputRow* timed(const Case& c, const std::string& kernel, const std::string& timing, const std::string& cache) const;
-  bool empty() const { return judged_.empty() && timed_.empty(); }
 
  private:
   std::vector<AccuracyRow> accuracy_;

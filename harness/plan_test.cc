@@ -77,6 +77,25 @@ TEST_CASE("shards part the cases, and editing a suite moves none of the others")
     for (const PlannedCase& planned : plan_cases(options)) CHECK(seen.insert(case_id(planned.c())).second);
   }
   CHECK(seen.size() == all.size());
+
+  // A case's part depends on nothing but the case: not on what stands beside it, and not on the version of this program.
+  const auto part_of = [](Options options, const std::string& line) {
+    options.shard_count = 5;
+    for (options.shard_index = 1; options.shard_index <= 5; ++options.shard_index) try {
+        for (const PlannedCase& planned : plan_cases(options))
+          if (to_line(planned.c()) == line) return options.shard_index;
+      } catch (const NothingMatched&) {}
+    return 0;
+  };
+  const std::vector<std::pair<std::string, int>> parts{{"decode b=1 s_q=1 h_q=8 s_kv=100 topk=10", 4},
+                                                       {"decode b=2 s_q=1 h_q=8 s_kv=100 topk=10", 5},
+                                                       {"prefill b=1 s_q=4 h_q=8 s_kv=100 topk=10", 4}};
+  std::vector<std::string> every;
+  for (const auto& [line, part] : parts) every.push_back(line);
+  for (const auto& [line, part] : parts) {
+    CHECK(part_of(lines({line}), line) == part);
+    CHECK(part_of(lines(every), line) == part);
+  }
 }
 
 TEST_CASE("kernels by glob: an unknown name suggests, a glob without a match says so") {

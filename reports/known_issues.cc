@@ -14,7 +14,7 @@ namespace smla {
 namespace {
 
 [[noreturn]] void fail(const std::string& origin, const toml::source_region& where, const std::string& why) {
-  throw UsageError(fmt::format("{}:{}: {}", origin, where.begin.line, why));
+  throw UsageError(fmt::format("{}:{}: {}", origin, where.begin.line, clean_text(why)));  // what it quotes may hold a line feed
 }
 
 }  // namespace

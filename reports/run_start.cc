@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "cases/words.h"
 #include "reports/env.h"
@@ -34,7 +35,8 @@ std::string difference(const RunIdentity& then, const RunIdentity& now) {
 }
 
 void begin_run(const std::string& folder, const RunStart& start) {
-  for (const char* file : {"summary.md", "junit.xml", "benchmark.json"}) std::filesystem::remove(fmt::format("{}/{}", folder, file));
+  for (const char* file : {"summary.md", "junit.xml", "benchmark.json"})
+    if (file != std::string_view("benchmark.json") || start.identity.verb != "check") std::filesystem::remove(fmt::format("{}/{}", folder, file));
   nlohmann::ordered_json env = environment();
   env["run_id"] = start.run_id;
   env["started_utc"] = start.started_utc;

@@ -21,8 +21,8 @@ struct RunStart {
   bool operator==(const RunStart&) const = default;
 };
 
-/// Begins a run in `folder`, or goes on with one: env.json is there, and what an earlier run left at its end (summary, junit, benchmark.json) is not,
-/// so that nobody takes it for this one's.
+/// Begins a run in `folder`, or goes on with one: env.json is there, and what an earlier run left at its end (summary, junit, and benchmark.json
+/// where this one times) is not, so that nobody takes it for this one's.
 void begin_run(const std::string& folder, const RunStart& start);
 
 /// What begin_run wrote. Throws UsageError where no run was begun in `folder`.

@@ -15,10 +15,15 @@ TEST_CASE("a run is begun, read back, and told from every other") {
   const std::string folder = ::mkdtemp(name);
   CHECK_THROWS_WITH(read_run_start(folder), ContainsSubstring("no run was begun in " + folder));
   for (const char* old : {"/summary.md", "/junit.xml", "/benchmark.json"}) write_text_file(folder + old, "of an earlier run");
-  RunStart start{"r", "2026-01-02T03:04:05Z", "smla check 'x'", 2, {"check", "0.1.0 abc", "", "quick", "3 cases", "a|b", "cpu", "--checks all"}};
+  RunStart start{"r", "2026-01-02T03:04:05Z", "smla check 'x'", 2, {"run", "0.1.0 abc", "", "quick", "3 cases", "a|b", "cpu", "--checks all"}};
   begin_run(folder, start);
   CHECK(read_run_start(folder) == start);
   for (const char* old : {"/summary.md", "/junit.xml", "/benchmark.json"}) CHECK_FALSE(std::filesystem::exists(folder + old));
+
+  start.identity.verb = "check";  // times nothing
+  write_text_file(folder + "/benchmark.json", "of an earlier run");
+  begin_run(folder, start);
+  CHECK(std::filesystem::exists(folder + "/benchmark.json"));
 
   CHECK(difference(start.identity, start.identity).empty());
   for (std::string RunIdentity::*member : {&RunIdentity::verb, &RunIdentity::binary, &RunIdentity::plugin, &RunIdentity::suite, &RunIdentity::cases,

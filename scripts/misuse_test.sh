@@ -116,10 +116,14 @@ many_lines=yes expect 'a full device instead of a file' 3 '/dev/full: No space l
 expect 'stdout is full' 3 'No space left' "$smla check $small --out gone >/dev/full"
 rm -rf out
 
+until_rows() {  # the run in the background has written rows, or ended
+  until [ "$(cat "$1" 2>/dev/null | wc -l)" -gt 1 ] || ! kill -0 $first 2>/dev/null; do sleep 0.02; done
+}
+
 # Two at once.
 bash -c "exec $smla check $several --determinism 50 -q --out out" >first 2>&1 &
 first=$!
-until [ -s out/$arch/accuracy.csv ] || ! kill -0 $first 2>/dev/null; do sleep 0.02; done
+until_rows out/$arch/accuracy.csv
 may_write=yes expect 'two runs into one OUT' 3 "another run \\(process $first\\) is writing into out/$arch" "$smla check $small --out out"
 # Interrupted: whole rows, the count and how to go on. Then it goes on.
 kill -INT $first
@@ -132,7 +136,7 @@ expect '... and resumed' 0 'resumed: [1-9][0-9]* of them were in the report' "$s
 rm -rf out
 bash -c "exec $smla bench $several --max-time 0.05 -q --cache warm --out out" >first 2>&1 &
 first=$!
-until [ -s out/$arch/throughput.csv ] || ! kill -0 $first 2>/dev/null; do sleep 0.02; done
+until_rows out/$arch/throughput.csv
 kill -TERM $first
 wait $first
 status=$?
