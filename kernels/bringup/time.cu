@@ -322,11 +322,10 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
     for (const cuda::MmaInstance* instance : cuda::mma_instances(bench.format)) {  // what plan_mma might have chosen
       if (instance->heads >= 2 * std::max(h, 8) || instance->heads * 4 < h) continue;
       for (const int splits : {1, 2, 3, 4, 8, 16, 32, 64, 128})
-        for (const cuda::MergeBy merge : {cuda::MergeBy::cluster, cuda::MergeBy::grid, cuda::MergeBy::kernel}) {
+        for (const cuda::MergeBy merge : {cuda::MergeBy::cluster, cuda::MergeBy::kernel}) {
           const cuda::MmaPlan plan{instance, (h + instance->heads - 1) / instance->heads, splits, merge};
           const int64_t blocks = int64_t{b} * o.s_q * plan.head_blocks * splits, resident = int64_t{p.sm_count} * instance->blocks_per_sm;
           if (merge == cuda::MergeBy::cluster ? splits > 2 : splits == 1) continue;
-          if (merge == cuda::MergeBy::grid && (blocks > resident || splits == 3)) continue;
           if (splits > 1 && (blocks > 2 * resident || blocks * 3 < resident) && blocks != 128) continue;
           Buffer workspace(static_cast<size_t>(cuda::mma_workspace_bytes(plan, int64_t{b} * o.s_q)) + 256);
           SMLA_CHECK(cuda::prepare_mma(plan));
@@ -338,10 +337,7 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
               },
               sets, 21);
           char name[64];
-          snprintf(name, sizeof name, "  %s %s", instance->name,
-                   merge == cuda::MergeBy::cluster ? "cluster"
-                   : merge == cuda::MergeBy::grid  ? "grid"
-                                                   : "kernel");
+          snprintf(name, sizeof name, "  %s %s", instance->name, merge == cuda::MergeBy::cluster ? "cluster" : "kernel");
           print_time(name, p, splits, t, floor.cold_us, floor.graph_us, keys);
         }
     }

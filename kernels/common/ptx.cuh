@@ -63,6 +63,14 @@ __device__ __forceinline__ void bulk_copy(uint32_t dst, const void* src, uint32_
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src), "r"(bytes), "r"(bar)
                  : "memory");
 }
+/// The same for what is read once: L2 gives up these lines first.
+__device__ __forceinline__ void bulk_copy_once(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
+  constexpr uint64_t kEvictFirst = 0x12f0000000000000;  // the policy that createpolicy.fractional.L2::evict_first gives for all lines
+  if constexpr (kHasBulk)
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(dst), "l"(src),
+                 "r"(bytes), "r"(bar), "l"(kEvictFirst)
+                 : "memory");
+}
 /// 16 bytes; `bytes` = 0 writes 16 zero bytes and reads nothing.
 __device__ __forceinline__ void copy16(uint32_t dst, const void* src, uint32_t bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");

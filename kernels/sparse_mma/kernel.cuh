@@ -4,20 +4,20 @@
 // Warp w of a group owns latent columns [128 w, 128 w + 128) and RoPE columns [16 w, 16 w + 16), in Q K and in P V:
 //   Q K   operands swapped: tokens on M, heads on N = 8, so that 8 heads waste nothing. A warp's slice of Q stays in registers.
 //         For fp8_656 a slice is one scale group: the fp32 scale multiplies the partial logit.
-//   meet  the partial logits of the four warps are added through shared memory, one barrier a tile; every warp does the softmax for itself.
+//   meet  the partial logits of the four warps are added through shared memory; every warp does the softmax for itself, or (16 heads) for a quarter.
 //   P V   latent columns on M, by ldmatrix.trans of the SAME rows (K is loaded once); P is already the B fragment.
 //         For fp8_656 the scale is folded into P, relative to a running power of two, so that any positive fp32 scale is as good as 1.
-// Rows arrive in a ring of kStages tiles: one bulk copy each (sm_90+), or 16-byte cp.async. All warps issue copies, right after the barrier
-// that shows that everybody has left the stage. full[s]: the rows of stage s have landed. There is no "empty" barrier and no producer warp.
+// Rows arrive in a ring of kStages tiles: one bulk copy each (sm_90+), or 16-byte cp.async. kProducers warps do nothing else, or all warps issue
+// copies, in either case right after the barrier that shows that everybody has left the stage. full[s]: the rows of stage s have landed. There is no
+// "empty" barrier: producers meet the barriers of the others.
 // Invalid entry: the row is zero-filled in shared memory AND its logit gets -inf after scaling, because 0 * NaN = NaN.
 // Where the splits of a token merge: MergeBy in config.h.
 // The softmax reference is lazy: it moves only when exceeded by 2^kLazy. Any reference is exact; P may then exceed 1 (contract: p_max = any).
 // Bound: README, "the two numbers".
 #pragma once
-#include <cooperative_groups.h>
-
 #include "kernels/common/combine.cuh"
 #include "kernels/sparse_mma/config.h"
+#include "kernels/sparse_mma/layout.h"
 
 namespace smla::cuda {
 
@@ -26,16 +26,12 @@ struct MmaParams {
   Partials partials;
   int32_t head_blocks, num_splits;
   MergeBy merge;
+  FastDiv by_splits, by_head_blocks, by_queries;
 };
 
 inline constexpr float kFarBelow = -1e30f;  // the reference before any key: finite, so that differences are never NaN
 inline constexpr float kLazy = 3.f;
 inline constexpr int kFp16Shift = 12;  // fp16 P is kept at 2^12 times its value (2^15 at most): small weights stay normal numbers
-
-/// Place of token t (of 16) in a B fragment's order: a thread's four tokens 2j, 2j+8, 2j+1, 2j+9 are neighbours.
-__host__ __device__ constexpr int fragment_place(int t) { return t < 8 ? 4 * (t >> 1) + 2 * (t & 1) : 4 * ((t - 8) >> 1) + 2 * (t & 1) + 1; }
-/// Row of the logits buffer that holds head h (of 8): with the permuted 16-byte chunks, neither stores nor loads meet bank conflicts.
-__host__ __device__ constexpr int logits_row(int h) { return h ^ ((h >> 1) & 1); }
 
 template <class C>
 __device__ __forceinline__ void mma_latent(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -51,15 +47,12 @@ struct Gather {
   const int32_t* list;
   int begin, end, tiles, lane, warp, row;  // entries [begin, end); row: this lane's row of a tile
   uint32_t current;                        // number of this lane's row of tile (lane / kRows) of the present span of kSpan tiles
-  int next;                                // list element of the next span, in flight
+  int first, next;                         // list elements of the first and the next span, in flight
 
   __device__ __forceinline__ int entry(int span) const { return begin + (span * kSpan + lane / kRows) * C::kTokens + row; }
   __device__ __forceinline__ int load(int span) const { return entry(span) < end ? load_entry(keys, list, entry(span)) : -1; }
-  __device__ __forceinline__ void start() {
-    const int first = load(0);
-    next = load(1);
-    current = row_number(keys, first, entry(0));
-  }
+  __device__ __forceinline__ void request() { first = load(0), next = load(1); }
+  __device__ __forceinline__ void receive() { current = row_number(keys, first, entry(0)); }
 
   /// Starts the copies of a tile. Its stage must have been left by every warp. Tiles are issued in order.
   __device__ __forceinline__ void issue(int tile) {
@@ -83,7 +76,7 @@ struct Gather {
         mbar_arrive_expect_tx(bar, (kRows - __popc(invalid)) * keys.row_bytes);
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
-          if (!(invalid >> r & 1)) bulk_copy(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
+          if (!(invalid >> r & 1)) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
       }
     } else {
 #pragma unroll
@@ -180,16 +173,18 @@ struct Math {
   float out[8][C::kTiles8][4] = {};                   // [16 columns][8 heads]: (column g, heads 2j 2j+1), (column g + 8, the same heads)
   float reference[C::kTiles8], sum[C::kTiles8] = {};  // of head g of each tile; sum over this thread's tokens
   int scale_exponent = -100;                          // fp8_656: exponent of the largest scale of this column group so far
+  int own_head, own_tokens, own_logits, own_weights, fragments, changes;  // kSharedSoftmax: indices of this lane
 
   __device__ __forceinline__ Math(typename C::Shared& s, const Job& job_, int lane_, int warp)
       : shared(s), job(job_), lane(lane_), w(warp & 3), g(lane_ >> 2), j(lane_ & 3) {
     row_offset = (lane & 15) * C::kRowPitch + (lane >> 4) * 16;
     column_offset = ((lane & 7) + ((lane >> 4) << 3)) * C::kRowPitch + ((lane >> 3) & 1) * 16;
     const int group = warp >> 2;
-    store_at = (group * 4 + w) * kWarpLogits + (((g >> 1) ^ (j & 2)) * 4 + (g & 1) * 2);
-    load_at = group * 4 * kWarpLogits + logits_row(g) * 16 + (j ^ (2 * (g >> 2))) * 4;
+    store_at = (group * 4 + w) * kWarpLogits + logits_store(g, j);
+    load_at = group * 4 * kWarpLogits + logits_at(g, 4 * j);
 #pragma unroll
     for (int n = 0; n < C::kTiles8; ++n) reference[n] = kFarBelow;
+    if constexpr (C::kSharedSoftmax) share_softmax(group);
   }
 
   /// Partial logits over this warp's 144 columns.
@@ -287,20 +282,7 @@ struct Math {
   }
   /// P of the tile (times the scales of the column group) as B fragments; `out` and `sum` follow the reference where it moved.
   __device__ __forceinline__ void softmax(const Values& v, float (&scale)[C::kSteps * 4], Weights& p) {
-    float scale_change = 1.f;
-    if constexpr (C::kFp8) {
-      float largest = 0.f;
-#pragma unroll
-      for (int i = 0; i < C::kSteps * 4; ++i) largest = fmaxf(largest, scale[i]);
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-      const int exponent = max(scale_exponent, min(static_cast<int>(__float_as_uint(largest) >> 23) - 126, 110));  // largest < 2^exponent
-      scale_change = __uint_as_float(static_cast<uint32_t>(max(scale_exponent - exponent + 127, 0)) << 23);
-      scale_exponent = exponent;
-      const float normal = pow2(kFp16Shift - exponent);
-#pragma unroll
-      for (int i = 0; i < C::kSteps * 4; ++i) scale[i] *= normal;
-    }
+    const float scale_change = C::kFp8 ? follow_scales(scale) : 1.f;
     float change[C::kTiles8];
     bool moved = scale_change != 1.f;
 #pragma unroll
@@ -331,16 +313,134 @@ struct Math {
       sum[n] += tile_sum;
     }
     if (__any_sync(~0u, moved)) {
+      float2 f[C::kTiles8];
 #pragma unroll
-      for (int n = 0; n < C::kTiles8; ++n) {
-        const float2 f = per_output_head(change[n] * scale_change);
-#pragma unroll
-        for (int m = 0; m < 8; ++m) out[m][n][0] *= f.x, out[m][n][1] *= f.y, out[m][n][2] *= f.x, out[m][n][3] *= f.y;
-      }
+      for (int n = 0; n < C::kTiles8; ++n) f[n] = per_output_head(change[n] * scale_change);
+      multiply(f);
     }
   }
   /// A value held for head g of a tile -> those of this thread's output heads, 2j and 2j + 1.
   __device__ __forceinline__ float2 per_output_head(float x) const { return make_float2(__shfl_sync(~0u, x, 8 * j), __shfl_sync(~0u, x, 8 * j + 4)); }
+
+  // ---- kSharedSoftmax: warp w does it for heads [w kOwnHeads, (w + 1) kOwnHeads) of the group, a lane for one head and kPer neighbours of the
+  // logits' order; P and what the sums must be multiplied by go through shared memory
+  static constexpr int kPer = C::kTiles8 * C::kSteps, kOwnHeads = 2 * C::kTiles8, kLanes16 = 16 / kPer;  // kLanes16: lanes over 16 tokens
+
+  __device__ __forceinline__ void share_softmax(int group) {
+    const SoftmaxShare own = softmax_share(w, lane, C::kTiles8, kPer);
+    const int h = own.head & 7, block = ((own.head >> 3) * C::kSteps + own.block) * 128;
+    own_head = own.head;
+    own_tokens = own.block * 16 + own.place;
+    own_logits = group * 4 * kWarpLogits + block + logits_at(h, own.place);
+    own_weights = group * kWarpLogits + block + h * 16 + own.place;
+    fragments = group * kWarpLogits + g * 16 + 4 * j;
+    changes = group * C::kHeadsPerGroup;
+    asm volatile("" : "+r"(own_tokens), "+r"(own_logits), "+r"(own_weights), "+r"(fragments));  // kept, not computed again in every tile
+  }
+  static __device__ __forceinline__ void load_own(float (&v)[kPer], const float* at) {
+    if constexpr (kPer == 4) {
+      const float4 x = *reinterpret_cast<const float4*>(at);
+      v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+    } else {
+      static_assert(kPer == 2);
+      const float2 x = *reinterpret_cast<const float2*>(at);
+      v[0] = x.x, v[1] = x.y;
+    }
+  }
+  /// `x` of all lanes of this lane's head, combined by `f`.
+  template <class F>
+  static __device__ __forceinline__ float over_own_head(float x, F f) {
+#pragma unroll
+    for (int o = 1; o < 32; o <<= 1)
+      if (o < kLanes16 || o >= kLanes16 * kOwnHeads) x = f(x, __shfl_xor_sync(~0u, x, o));
+    return x;
+  }
+  /// A barrier must follow. The state of the own head is in reference[0] and sum[0].
+  __device__ __forceinline__ void softmax_own(int stage) {
+    float a[kPer], b[kPer], c[kPer], d[kPer], v[kPer];
+    const float* at = shared.logits[0] + own_logits;
+    load_own(a, at), load_own(b, at + kWarpLogits), load_own(c, at + 2 * kWarpLogits), load_own(d, at + 3 * kWarpLogits);
+    load_own(v, shared.mask[stage] + own_tokens);
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) v[i] = fmaf((a[i] + b[i]) + (c[i] + d[i]), job.scale_log2, v[i]);
+    float largest = v[0];
+#pragma unroll
+    for (int i = 1; i < kPer; ++i) largest = fmaxf(largest, v[i]);
+    largest = over_own_head(largest, [](float x, float y) { return fmaxf(x, y); });
+    const float now = largest > reference[0] + (kLazy + kShift) ? largest - kShift : reference[0], change = exp2_approx(reference[0] - now);
+    reference[0] = now;
+    if (own_tokens == 0) shared.change[changes + own_head] = change;
+    float tile_sum = 0.f;
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) v[i] = exp2_approx(v[i] - now), tile_sum += v[i];
+    sum[0] = fmaf(sum[0], change, tile_sum);
+    if constexpr (C::kFp8) {
+      float* to = reinterpret_cast<float*>(shared.weights) + own_weights;
+      if constexpr (kPer == 4) *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
+      else *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
+    } else {  // tokens 2j, 2j+8, 2j+1, 2j+9 -> registers {2j, 2j+1}, {2j+8, 2j+9}
+      uint32_t* to = reinterpret_cast<uint32_t*>(shared.weights) + own_weights / 2;
+      if constexpr (kPer == 4) {
+        *reinterpret_cast<uint2*>(to) = make_uint2(pack16(C::kFp16, v[0], v[2]), pack16(C::kFp16, v[1], v[3]));
+      } else {
+        const bool second = lane & 1;
+        const float other = __shfl_xor_sync(~0u, second ? v[0] : v[1], 1);
+        *to = second ? pack16(C::kFp16, other, v[1]) : pack16(C::kFp16, v[0], other);
+      }
+    }
+  }
+  /// P as B fragments, times the scales of the column group; `out` follows the references that moved.
+  __device__ __forceinline__ void load_weights(int stage, Weights& p) {
+    float scale[C::kSteps * 4], scale_change = 1.f;
+    if constexpr (C::kFp8) {
+      load_scales(stage, scale);
+      scale_change = follow_scales(scale);
+    }
+    float2 change[C::kTiles8];
+    bool moved = scale_change != 1.f;
+#pragma unroll
+    for (int n = 0; n < C::kTiles8; ++n) {
+      change[n] = *reinterpret_cast<const float2*>(shared.change + changes + 8 * n + 2 * j);
+      moved |= change[n].x != 1.f || change[n].y != 1.f;
+      change[n].x *= scale_change, change[n].y *= scale_change;
+    }
+#pragma unroll
+    for (int t = 0; t < C::kSteps; ++t)
+#pragma unroll
+      for (int n = 0; n < C::kTiles8; ++n) {
+        const int at = fragments + (n * C::kSteps + t) * 128;
+        if constexpr (C::kFp8) {
+          const float4 e = *reinterpret_cast<const float4*>(reinterpret_cast<const float*>(shared.weights) + at);
+          p[t][n][0] = pack_fp16(e.x * scale[4 * t], e.z * scale[4 * t + 1]);
+          p[t][n][1] = pack_fp16(e.y * scale[4 * t + 2], e.w * scale[4 * t + 3]);
+        } else {
+          const uint2 e = *reinterpret_cast<const uint2*>(reinterpret_cast<const uint16_t*>(shared.weights) + at);
+          p[t][n][0] = e.x, p[t][n][1] = e.y;
+        }
+      }
+    if (__any_sync(~0u, moved)) multiply(change);
+  }
+  __device__ __forceinline__ void multiply(const float2 (&f)[C::kTiles8]) {
+#pragma unroll
+    for (int n = 0; n < C::kTiles8; ++n)
+#pragma unroll
+      for (int m = 0; m < 8; ++m) out[m][n][0] *= f[n].x, out[m][n][1] *= f[n].y, out[m][n][2] *= f[n].x, out[m][n][3] *= f[n].y;
+  }
+  /// Scales relative to the running power of two. Returns what `out` must be multiplied by.
+  __device__ __forceinline__ float follow_scales(float (&scale)[C::kSteps * 4]) {
+    float largest = 0.f;
+#pragma unroll
+    for (int i = 0; i < C::kSteps * 4; ++i) largest = fmaxf(largest, scale[i]);
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+    const int exponent = max(scale_exponent, min(static_cast<int>(__float_as_uint(largest) >> 23) - 126, 110));  // largest < 2^exponent
+    const float change = __uint_as_float(static_cast<uint32_t>(max(scale_exponent - exponent + 127, 0)) << 23);
+    scale_exponent = exponent;
+    const float normal = pow2(kFp16Shift - exponent);
+#pragma unroll
+    for (int i = 0; i < C::kSteps * 4; ++i) scale[i] *= normal;
+    return change;
+  }
 
   /// out^T += V^T P^T over this warp's 128 columns.
   __device__ __forceinline__ void accumulate(int stage, const Weights& p) {
@@ -376,67 +476,105 @@ struct Math {
   }
 };
 
-// ---- MergeBy::cluster: one or two splits, each CTA its share of the units ----------------------------------------------------------------
-template <class C>
+// ---- MergeBy::cluster: one or two splits, each CTA its share of the units; latency decides, so four units a thread at once -------------------
+template <class C, int kRanks>
 __device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mine, Token token, int rank, int first_pair) {
+  constexpr int kUnits = C::kHeads * 128, kInFlight = 4, kStride = kRanks * C::kThreads;
   const uint32_t here = shared_address(&mine), state_at = shared_address(mine.state) - here;
-  const uint32_t first = peer_address(here, 0), second = peer_address(here, p.num_splits - 1);
+  uint32_t peer[kRanks];
+#pragma unroll
+  for (int k = 0; k < kRanks; ++k) peer[k] = peer_address(here, (rank + k) % kRanks);
   cluster_barrier();
-#pragma unroll 2
-  for (int i = rank * C::kThreads + static_cast<int>(threadIdx.x); i < C::kHeads * 128; i += p.num_splits * C::kThreads) {
-    const int pair = i >> 8, unit = i & 255, from = (pair * 256 + (unit ^ 2 * (pair & 3))) * 16;
-    const float4 s0 = load_peer(first + state_at + pair * 16), v0 = load_peer(first + from);  // s: {reference, sum} of both heads
-    float4 s1 = make_float4(kFarBelow, 0.f, kFarBelow, 0.f), v1 = make_float4(0.f, 0.f, 0.f, 0.f);
-    if (p.num_splits == 2) s1 = load_peer(second + state_at + pair * 16), v1 = load_peer(second + from);
-    PairState state{{fmaxf(s0.x, s1.x), fmaxf(s0.z, s1.z)}};
-    const float a0 = exp2_approx(s0.x - state.reference[0]), a1 = exp2_approx(s1.x - state.reference[0]);
-    const float b0 = exp2_approx(s0.z - state.reference[1]), b1 = exp2_approx(s1.z - state.reference[1]);
-    state.sum[0] = fmaf(a0, s0.y, a1 * s1.y), state.sum[1] = fmaf(b0, s0.w, b1 * s1.w);
-    const float4 sum = make_float4(fmaf(a0, v0.x, a1 * v1.x), fmaf(a0, v0.y, a1 * v1.y), fmaf(b0, v0.z, b1 * v1.z), fmaf(b0, v0.w, b1 * v1.w));
-    write_unit<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, token, first_pair + pair, unit, sum, state, true);
+#pragma unroll 1
+  for (int first = rank * C::kThreads + static_cast<int>(threadIdx.x); first - static_cast<int>(threadIdx.x) < kUnits; first += kInFlight * kStride) {
+    float4 s[kInFlight][kRanks], v[kInFlight][kRanks];  // s: {reference, sum} of both heads
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i)
+#pragma unroll
+      for (int k = 0; k < kRanks; ++k) {
+        const int at = min(first + i * kStride, kUnits - 1), pair = at >> 8, from = (pair * 256 + ((at & 255) ^ 2 * (pair & 3))) * 16;
+        s[i][k] = load_peer(peer[k] + state_at + pair * 16), v[i][k] = load_peer(peer[k] + from);
+      }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int at = first + i * kStride;
+      PairState state;
+#pragma unroll
+      for (int k = 0; k < kRanks; ++k)
+        state.reference[0] = fmaxf(state.reference[0], s[i][k].x), state.reference[1] = fmaxf(state.reference[1], s[i][k].z);
+      float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+      for (int k = 0; k < kRanks; ++k) {
+        const float a = exp2_approx(s[i][k].x - state.reference[0]), b = exp2_approx(s[i][k].z - state.reference[1]);
+        state.sum[0] = fmaf(a, s[i][k].y, state.sum[0]), state.sum[1] = fmaf(b, s[i][k].w, state.sum[1]);
+        sum.x = fmaf(a, v[i][k].x, sum.x), sum.y = fmaf(a, v[i][k].y, sum.y), sum.z = fmaf(b, v[i][k].z, sum.z), sum.w = fmaf(b, v[i][k].w, sum.w);
+      }
+      if (at - static_cast<int>(threadIdx.x) < kUnits)
+        write_unit<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, token, first_pair + (at >> 8), at & 255, sum, state, true);
+    }
   }
   cluster_barrier();  // nobody leaves while its shared memory is read
 }
 
 // ---- the kernel ------------------------------------------------------------------------------------------------------------------------
 template <class C>
-__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const __grid_constant__ MmaParams p) {
+__global__ void __launch_bounds__(C::kThreads + 32 * C::kProducers, C::kBlocksPerSm) mma_kernel(const __grid_constant__ MmaParams p) {
   extern __shared__ __align__(128) uint8_t dynamic_shared[];
   auto& shared = *reinterpret_cast<typename C::Shared*>(dynamic_shared);
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, group = warp >> 2;
-  const int split = blockIdx.x % p.num_splits, unit = blockIdx.x / p.num_splits, t = unit / p.head_blocks, head0 = unit % p.head_blocks * C::kHeads;
-  const Token token = token_of(p.job, t);
+  const int unit = p.by_splits.divide(blockIdx.x), split = blockIdx.x - unit * p.num_splits;
+  const int t = p.by_head_blocks.divide(unit), head0 = (unit - t * p.head_blocks) * C::kHeads;
+  const int request = p.by_queries.divide(t);
+  const Token token{request, t - request * p.job.s_q};
   if (p.merge == MergeBy::kernel) allow_dependent_launch();  // the merge may take its place; it waits for this grid's end
 
-  const int all_tiles = (entries_of(p.job.keys, token) + C::kTokens - 1) / C::kTokens;
-  const int first = static_cast<int>(int64_t{split} * all_tiles / p.num_splits),
-            last = static_cast<int>(int64_t{split + 1} * all_tiles / p.num_splits);
+  // Everything up to the request for list elements is on the critical path, and so is what follows their arrival.
+  const int entries = entries_of(p.job.keys, token), all_tiles = (entries + C::kTokens - 1) / C::kTokens;
+  const int least = p.by_splits.divide(all_tiles), larger = all_tiles - least * p.num_splits;  // the first `larger` splits have a tile more
   Gather<C> ring{p.job.keys, shared, list_of(p.job.keys, token)};
-  ring.begin = first * C::kTokens;
-  ring.end = min(last * C::kTokens, entries_of(p.job.keys, token));
-  ring.tiles = last - first;
+  ring.tiles = least + (split < larger);
+  ring.begin = (split * least + min(split, larger)) * C::kTokens;
+  ring.end = min(ring.begin + ring.tiles * C::kTokens, entries);
   ring.lane = lane;
-  ring.warp = warp;
-  ring.row = warp * C::kRowsPerWarp + lane % C::kRowsPerWarp;
-  ring.start();
+  const int fetcher = C::kProducers ? warp - C::kWarps : warp;
+  ring.warp = fetcher;
+  ring.row = fetcher * C::kRowsPerWarp + lane % C::kRowsPerWarp;
+  if (fetcher >= 0) ring.request();
   if (tid == 0) {
 #pragma unroll
-    for (int s = 0; s < C::kStages; ++s) mbar_init(shared_address(&shared.full[s]), kHasBulk ? C::kWarps : C::kThreads);
+    for (int s = 0; s < C::kStages; ++s) mbar_init(shared_address(&shared.full[s]), (kHasBulk ? 1 : 32) * C::kFetchers);
     mbar_init_fence();
   }
   if (!p.job.rope)  // rows of 512 elements: the RoPE columns stay 0
-    for (int r = tid; r < C::kStages * C::kTokens * 8; r += C::kThreads)
+    for (int r = tid; r < C::kStages * C::kTokens * 8; r += blockDim.x)
       *reinterpret_cast<uint4*>(shared.rows[0] + (r >> 3) * C::kRowPitch + 1024 + (r & 7) * 16) = make_uint4(0, 0, 0, 0);
   __syncthreads();
 
-  // The first tile at once; Q next, or it would queue behind the whole ring; then the rest of the ring.
-  ring.issue(0);
+  auto fill = [&] {
+    ring.receive();
+#pragma unroll 1
+    for (int s = 0; s < C::kStages; ++s) ring.issue(s);
+  };
+  if (C::kProducers && fetcher >= 0) {  // it meets every barrier of the others
+    fill();
+    if (ring.tiles > 0) {
+      __syncthreads();
+#pragma unroll 1
+      for (int tile = 0; tile < ring.tiles - 1; ++tile) {
+        if (C::kSharedSoftmax) __syncthreads();
+        if (tile) ring.issue(tile - 1 + C::kStages);  // everybody is past tile - 1
+        __syncthreads();
+      }
+      if (C::kSharedSoftmax) __syncthreads();
+    }
+    if (p.merge == MergeBy::cluster) __syncthreads(), cluster_barrier(), cluster_barrier();
+    return;
+  }
   Math<C> math(shared, p.job, lane, warp);
   Query<C> query;
   const int head = head0 + group * C::kHeadsPerGroup + math.g;
-  query.load(p.job, token, head, math.w, math.j);
-#pragma unroll 1
-  for (int s = 1; s < C::kStages; ++s) ring.issue(s);
+  query.load(p.job, token, head, math.w, math.j);  // before the rows, or it would queue behind the ring
+  if (!C::kProducers) fill();
   if constexpr (C::kFp8) query.normalise(p.job.fp16, math.j);
 
   int stage = 0;
@@ -446,42 +584,41 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
   typename Math<C>::Weights weights;
   float scale[C::kSteps * 4];
   auto full = [&](int s) { return shared_address(&shared.full[s]); };
-  if constexpr (!C::kPipelined) {
-    for (int tile = 0; tile < ring.tiles; ++tile) {
-      mbar_wait(full(stage), parity);
-      math.scores(stage, query, x);
-      math.store_scores(tile & 1, x);
+  // One tile. Its partial logits are there; those of the next are made beside it if the ring is deep enough, else after it.
+  constexpr bool kAhead = C::kStages > 2;
+  auto step = [&]<bool kMore>(int tile) {
+    const int next = stage + 1 == C::kStages ? 0 : stage + 1;
+    const uint32_t next_parity = next ? parity : parity ^ 1;
+    if constexpr (C::kSharedSoftmax) {
+      math.softmax_own(stage);
       __syncthreads();
-      if (tile) ring.issue(tile - 1 + C::kStages);  // everybody is past tile - 1
-      math.load_scales(stage, scale);
-      math.load_scores(stage, tile & 1, v);
-      math.softmax(v, scale, weights);
-      math.accumulate(stage, weights);
-      if (++stage == C::kStages) stage = 0, parity ^= 1;
     }
-  } else if (ring.tiles > 0) {
+    if constexpr (kMore) {
+      if (!C::kProducers && tile) ring.issue(tile - 1 + C::kStages);
+      if constexpr (kAhead) mbar_wait(full(next), next_parity);
+    }
+    if constexpr (C::kSharedSoftmax) math.load_weights(stage, weights);
+    else math.load_scales(stage, scale), math.load_scores(stage, tile & 1, v);
+    if constexpr (kMore && kAhead) math.scores(next, query, x);
+    if constexpr (!C::kSharedSoftmax) math.softmax(v, scale, weights);
+    if constexpr (kMore && kAhead) math.store_scores(C::kSharedSoftmax ? 0 : (tile + 1) & 1, x);
+    math.accumulate(stage, weights);
+    if constexpr (kMore && !kAhead) {
+      mbar_wait(full(next), next_parity);
+      math.scores(next, query, x);
+      math.store_scores(C::kSharedSoftmax ? 0 : (tile + 1) & 1, x);
+    }
+    if constexpr (kMore) __syncthreads();
+    stage = next, parity = next_parity;
+  };
+  if (ring.tiles > 0) {
     mbar_wait(full(0), 0);
     math.scores(0, query, x);
     math.store_scores(0, x);
     __syncthreads();
-    for (int tile = 0; tile < ring.tiles - 1; ++tile) {
-      const int next = stage + 1 == C::kStages ? 0 : stage + 1;
-      const uint32_t next_parity = next ? parity : parity ^ 1;
-      if (tile) ring.issue(tile - 1 + C::kStages);
-      mbar_wait(full(next), next_parity);
-      math.load_scales(stage, scale);
-      math.load_scores(stage, tile & 1, v);
-      math.scores(next, query, x);
-      math.softmax(v, scale, weights);
-      math.store_scores((tile + 1) & 1, x);
-      math.accumulate(stage, weights);
-      __syncthreads();
-      stage = next, parity = next_parity;
-    }
-    math.load_scales(stage, scale);
-    math.load_scores(stage, (ring.tiles - 1) & 1, v);
-    math.softmax(v, scale, weights);
-    math.accumulate(stage, weights);
+#pragma unroll 1
+    for (int tile = 0; tile < ring.tiles - 1; ++tile) step.template operator()<true>(tile);
+    step.template operator()<false>(ring.tiles - 1);
   }
 
   // ---- results
@@ -490,14 +627,23 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
   auto& meeting = *reinterpret_cast<typename C::Meeting*>(&shared);
   const bool meets = p.merge == MergeBy::cluster;
   if (meets) __syncthreads();  // the last rows and logits have been read
+  auto put_state = [&](int in_group, float reference, float sum) {
+    const int h = group * C::kHeadsPerGroup + in_group;
+    float2* to = meets ? meeting.state + h : p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head0 + h) * p.num_splits + split;
+    *to = make_float2(reference, sum);
+  };
+  if constexpr (C::kSharedSoftmax) {
+    const float sum = math.over_own_head(math.sum[0], [](float a, float b) { return a + b; });
+    if (math.own_tokens == 0) put_state(math.own_head, math.reference[0], sum);
+  }
 #pragma unroll
   for (int n = 0; n < C::kTiles8; ++n) {
-    float sum = math.sum[n];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    float2* state = meets ? meeting.state + group * C::kHeadsPerGroup + math.g + 8 * n
-                          : p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head + 8 * n) * p.num_splits + split;
-    if (math.w == 0 && math.j == 0) *state = make_float2(math.reference[n], sum);
+    if constexpr (!C::kSharedSoftmax) {
+      float sum = math.sum[n];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      if (math.w == 0 && math.j == 0) put_state(math.g + 8 * n, math.reference[n], sum);
+    }
     const int pair = pair0 + 4 * n, swizzle = meets ? 2 * math.j : 0;
     float4* sums =
         meets ? meeting.sums + pair * 256 : p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + head0 / 2 + pair) * 256;
@@ -507,23 +653,21 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm) mma_kernel(const
       sums[(unit0 + m * 8) ^ swizzle] = make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale);
     }
   }
-  if (meets) return meet<C>(p, meeting, token, split, head0 / 2);
-  if (p.merge == MergeBy::kernel) return;
-  cooperative_groups::this_grid().sync();  // also: nobody reads the ring any more
-  auto& scratch = *reinterpret_cast<MergeScratch*>(&shared);
-  static_assert(sizeof(MergeScratch) <= offsetof(typename C::Shared, full));
-  const int share = C::kHeads * 128 / p.num_splits, units = min(share, C::kThreads);  // num_splits: a power of two
-  for (int u = split * share; u < (split + 1) * share; u += units) {
-    merge_share<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, p.partials, t, head0 / 2 + (u >> 8), u & 255, units, p.num_splits, scratch,
-                                                              true);
-    __syncthreads();
-  }
+  if (!meets) return;
+  if (p.num_splits == 2) meet<C, 2>(p, meeting, token, split, head0 / 2);
+  else meet<C, 1>(p, meeting, token, split, head0 / 2);
 }
 
 template <class C>
 MmaInstance mma_instance(const char* name) {
-  return {name,        reinterpret_cast<const void*>(mma_kernel<C>), C::kFormat,     C::kHeads,
-          C::kThreads, static_cast<int>(sizeof(typename C::Shared)), C::kBlocksPerSm};
+  return {name,
+          reinterpret_cast<const void*>(mma_kernel<C>),
+          C::kFormat,
+          C::kHeads,
+          C::kTokens,
+          C::kThreads + 32 * C::kProducers,
+          static_cast<int>(sizeof(typename C::Shared)),
+          C::kBlocksPerSm};
 }
 
 }  // namespace smla::cuda

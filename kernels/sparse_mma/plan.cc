@@ -41,16 +41,9 @@ const MmaInstance& choose_instance(const smla_problem& p, int64_t tokens) {
 int choose_splits(const smla_problem& p, const MmaPlan& plan, int64_t tokens, int64_t max_entries) {
   const int64_t units = tokens * plan.head_blocks, one_each = p.sm_count / units;
   const int64_t by_wave = one_each * 128 >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
-  const int64_t by_list = max_entries / (16 * plan.head_blocks);
+  const int64_t by_list = std::min<int64_t>(max_entries / plan.instance->tokens, max_entries / (16 * plan.head_blocks));
   const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));
-}
-
-MergeBy choose_merge(const smla_problem& p, const MmaPlan& plan, int64_t tokens) {
-  const int splits = plan.num_splits;
-  if (splits == 1 || (splits == 2 && p.device_cc >= 90)) return MergeBy::cluster;
-  const bool equal_shares = splits == 2 || splits == 4 || splits == 8;  // with more a merge kernel is as fast, and its launch cheaper
-  return equal_shares && tokens * plan.head_blocks * splits <= resident_blocks(p, *plan.instance) ? MergeBy::grid : MergeBy::kernel;
 }
 
 }  // namespace
@@ -62,7 +55,7 @@ MmaPlan plan_mma(const smla_problem& p, int64_t max_entries) {
   MmaPlan plan{&choose_instance(p, tokens), 1, p.num_splits, MergeBy::kernel};
   plan.head_blocks = (p.h_q + plan.instance->heads - 1) / plan.instance->heads;
   if (plan.num_splits == 0) plan.num_splits = choose_splits(p, plan, tokens, max_entries);
-  plan.merge = choose_merge(p, plan, tokens);
+  if (plan.num_splits == 1 || (plan.num_splits == 2 && p.device_cc >= 90)) plan.merge = MergeBy::cluster;
   return plan;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the plan promises, for GPUs that are not here: pure functions of the problem.
 #include <cstring>
+#include <set>
 
 #include "kernels/common/combine.h"
 #include "kernels/registry.h"
 #include "kernels/sparse_mma/kernel.h"
+#include "kernels/sparse_mma/layout.h"
 #include "smla_catch.h"
 
 namespace smla {
@@ -52,19 +54,19 @@ TEST_CASE("the H200's measured choices") {
       CAPTURE(format, b, h_q, plan.instance->name, plan.num_splits);
       CHECK((plan.num_splits == splits && plan.merge == merge));
     };
-    is(1, 8, 128, MergeBy::kernel);
-    is(8, 8, 16, MergeBy::kernel);  // one block an SM
-    is(32, 8, 8, MergeBy::grid);
+    is(1, 8, format == SMLA_KV_BF16 ? 128 : 64, MergeBy::kernel);  // one tile a block
+    is(8, 8, 16, MergeBy::kernel);                                 // one block an SM
+    is(32, 8, 8, MergeBy::kernel);
     is(128, 8, 2, MergeBy::cluster);
     is(1, 16, 64, MergeBy::kernel);  // two blocks of 8 heads, 128 blocks in all
     is(8, 16, 16, MergeBy::kernel);
-    is(32, 16, 8, MergeBy::grid);
+    is(32, 16, 8, MergeBy::kernel);
     is(128, 16, 2, MergeBy::cluster);
     is(4096, 8, 1, MergeBy::cluster);
   }
 }
 
-TEST_CASE("a grid that merges behind a barrier is resident; clusters only where there are any") {
+TEST_CASE("clusters only where there are any") {
   for (const int cc : {80, 89, 90, 100, 120})
     for (const int b : {1, 16, 32, 64, 128, 300})
       for (const int splits : {0, 1, 2, 3, 4, 8, 16}) {
@@ -72,8 +74,6 @@ TEST_CASE("a grid that merges behind a barrier is resident; clusters only where 
         p.num_splits = splits;
         const cuda::MmaPlan plan = cuda::plan_mma(p, p.topk);
         CAPTURE(cc, b, splits);
-        if (plan.merge == cuda::MergeBy::grid)
-          CHECK(b * plan.num_splits * (plan.instance->shared_bytes + 1024) <= p.sm_count * (p.smem_optin_bytes + 1024));
         if (plan.merge == cuda::MergeBy::cluster) CHECK((plan.num_splits == 1 || cc >= 90));
         CHECK((cuda::mma_workspace_bytes(plan, b) == 0) == (plan.merge == cuda::MergeBy::cluster));
       }
@@ -116,6 +116,57 @@ TEST_CASE("reasons name what is refused") {
   p.device_cc = 0;
   CHECK(kernel.supports(&kernel, &p, little, sizeof little) == 0);
   CHECK(std::strlen(little) == 7);
+}
+
+TEST_CASE("logits come back from where they were stored, without bank conflicts") {
+  int token_at[128], head_at[128];
+  for (int lane = 0; lane < 32; ++lane)
+    for (int which = 0; which < 2; ++which)
+      for (int half = 0; half < 2; ++half) {
+        const int g = lane >> 2, j = lane & 3, h = 2 * j + which, at = cuda::logits_row(h) * 16 + cuda::logits_store(g, j) + half;
+        token_at[at] = g + 8 * half, head_at[at] = h;
+      }
+  for (int h = 0; h < 8; ++h)
+    for (int t = 0; t < 16; ++t) {
+      const int at = cuda::logits_at(h, cuda::fragment_place(t));
+      CHECK((token_at[at] == t && head_at[at] == h));
+    }
+  for (int which = 0; which < 2; ++which)  // stores of 8 bytes: half a warp covers all 32 banks
+    for (int half = 0; half < 2; ++half) {
+      std::set<int> banks;
+      for (int lane = 16 * half; lane < 16 * half + 16; ++lane)
+        for (int i = 0; i < 2; ++i) banks.insert((cuda::logits_row(2 * (lane & 3) + which) * 16 + cuda::logits_store(lane >> 2, lane & 3) + i) % 32);
+      CHECK(banks.size() == 32);
+    }
+  for (int quarter = 0; quarter < 4; ++quarter) {  // loads of 16 bytes: so does a quarter
+    std::set<int> banks;
+    for (int lane = 8 * quarter; lane < 8 * quarter + 8; ++lane)
+      for (int i = 0; i < 4; ++i) banks.insert(cuda::logits_at(lane >> 2, 4 * (lane & 3) + i) % 32);
+    CHECK(banks.size() == 32);
+  }
+}
+
+TEST_CASE("the warps' shares of the softmax cover each head and token once, without bank conflicts") {
+  for (const int tiles8 : {1, 2})
+    for (const int steps : {1, 2}) {
+      const int per = tiles8 * steps;
+      std::set<int> seen;
+      for (int warp = 0; warp < 4; ++warp)
+        for (int phase = 0; phase < per; ++phase) {  // lanes whose loads go together: 32 elements
+          std::set<int> banks;
+          for (int lane = phase * 32 / per; lane < (phase + 1) * 32 / per; ++lane) {
+            const cuda::SoftmaxShare own = cuda::softmax_share(warp, lane, tiles8, per);
+            CHECK((own.head < 8 * tiles8 && own.block < steps && own.place + per <= 16));
+            for (int i = 0; i < per; ++i) {
+              seen.insert((own.head * steps + own.block) * 16 + own.place + i);
+              banks.insert(cuda::logits_at(own.head & 7, own.place + i) % 32);
+            }
+          }
+          CAPTURE(tiles8, steps, warp, phase);
+          CHECK(banks.size() == 32);
+        }
+      CHECK(static_cast<int>(seen.size()) == 8 * tiles8 * 16 * steps);
+    }
 }
 
 TEST_CASE("FastDiv divides as / does") {
