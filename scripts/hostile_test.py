@@ -24,9 +24,10 @@ EXPECTED = {
     "write_before_out": ("fail", "guards: out: the byte 2 before its first one was written"),
     "write_far_past_out": ("crash", "SIGSEGV .* past the end of out"),
     "write_gap": ("fail", "rows wrong"),  # there is no gap in these cases
-    "write_inputs": ("fail", "inputs: indices: byte .* was changed"),
+    "write_inputs": ("fail", "inputs: indices: byte .* was written"),
     "write_inputs_and_fail": ("crash", "tile count 0"),
-    "write_pool": ("fail", "inputs: kv: byte .* was changed"),
+    "write_inputs_and_restore": ("fail", "inputs: indices: byte 20 of .* was written"),
+    "write_pool": ("fail", "inputs: kv: byte .* was written"),
     "write_slot_minus_1": ("fail", "inputs: kv: byte -1"),
     "write_past_workspace": ("fail", "guards: workspace: byte 64 was written"),
     "print_stdout": ("fail", "rows wrong"),

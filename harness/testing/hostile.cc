@@ -96,6 +96,13 @@ int write_inputs(const Call& c) {
   const_cast<int32_t*>(c.b.indices)[2] = 0;
   return healthy(c);
 }
+int write_inputs_and_restore(const Call& c) {
+  volatile int32_t& entry = const_cast<int32_t*>(c.b.indices)[5];
+  const int32_t before = entry;
+  entry = -1;
+  entry = before;
+  return healthy(c);
+}
 int write_pool(const Call& c) {
   c.kv()[c.row_bytes() + 1] = static_cast<char>(c.kv()[c.row_bytes() + 1] ^ 1);
   return healthy(c);
@@ -268,6 +275,7 @@ const Behaviour kBehaviours[] = {
     {"write_gap", write_gap},
     {"write_inputs", write_inputs},
     {"write_inputs_and_fail", write_inputs_and_fail},
+    {"write_inputs_and_restore", write_inputs_and_restore},
     {"write_pool", write_pool},
     {"write_slot_minus_1", write_slot_minus_1},
     {"write_past_workspace", nullptr, write_past_workspace, 64},

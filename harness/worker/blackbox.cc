@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -25,6 +27,12 @@ struct NamedMemory {
   uintptr_t begin, end;
 };
 std::array<NamedMemory, 64> named_memory;
+
+struct LockedMemory {
+  std::atomic<uintptr_t> begin{0}, end{0}, written{0};
+};
+std::array<LockedMemory, 32> locked_memory;
+bool watching = false;
 
 // Only async-signal-safe calls from here on: fmt::format_to into an array and std::from_chars neither allocate nor lock.
 
@@ -45,7 +53,20 @@ void describe_fault(uintptr_t address) {
   *r.out = '\0';
 }
 
+/// A write into locked memory: noted and let through. A second thread that comes to the same stretch finds it open.
+bool let_write(uintptr_t address) {
+  for (LockedMemory& locked : locked_memory) {
+    const uintptr_t begin = locked.begin, end = locked.end;
+    if (address < begin || address >= end) continue;
+    uintptr_t none = 0;
+    locked.written.compare_exchange_strong(none, address);
+    return mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+  }
+  return false;
+}
+
 void on_fatal_signal(int signal, siginfo_t* info, void*) {
+  if (signal == SIGSEGV && info->si_code == SEGV_ACCERR && let_write(reinterpret_cast<uintptr_t>(info->si_addr))) return;
   box->data_bytes = data_bytes_now();
   if (signal == SIGSEGV || signal == SIGBUS) describe_fault(reinterpret_cast<uintptr_t>(info->si_addr));
   ::signal(signal, SIG_DFL);
@@ -78,6 +99,32 @@ void watch_for_faults() {
   action.sa_sigaction = on_fatal_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &action, nullptr);
+  watching = true;
+}
+
+bool lock_memory(void* begin, int64_t bytes) {
+  if (!watching) return false;
+  for (LockedMemory& locked : locked_memory) {
+    if (locked.begin) continue;
+    if (mprotect(begin, static_cast<size_t>(bytes), PROT_READ) != 0) return false;
+    locked.written = 0;
+    locked.end = reinterpret_cast<uintptr_t>(begin) + static_cast<uintptr_t>(bytes);
+    locked.begin = reinterpret_cast<uintptr_t>(begin);
+    return true;
+  }
+  return false;
+}
+const void* first_write(const void* begin) {
+  for (const LockedMemory& locked : locked_memory)
+    if (locked.begin == reinterpret_cast<uintptr_t>(begin)) return reinterpret_cast<const void*>(locked.written.load());
+  return nullptr;
+}
+void unlock_memory(const void* begin) {
+  for (LockedMemory& locked : locked_memory) {
+    if (!begin || locked.begin != reinterpret_cast<uintptr_t>(begin)) continue;
+    mprotect(const_cast<void*>(begin), locked.end - locked.begin, PROT_READ | PROT_WRITE);
+    locked.begin = locked.end = 0;
+  }
 }
 
 void name_memory(const char* name, const void* data, int64_t bytes) {

@@ -43,6 +43,14 @@ void watch_for_faults();
 void name_memory(const char* name, const void* data, int64_t bytes);
 void forget_memory(const void* data);
 
+/// Makes whole pages [begin, begin + bytes) read-only. The first write into them is noted; then they are writable again and the write goes through.
+/// False: not done, because faults are not watched or there are too many such stretches.
+bool lock_memory(void* begin, int64_t bytes);
+/// Where a locked stretch was written first, nullptr if it was not.
+const void* first_write(const void* begin);
+/// Writable, and no longer looked after. Nothing happens where nothing was locked.
+void unlock_memory(const void* begin);
+
 /// Private writable memory of this process: what RLIMIT_DATA counts. 0 if it cannot be read.
 int64_t data_bytes_now();
 

@@ -111,6 +111,10 @@ class Device {
   virtual void release(Block& block) = 0;
   /// Offset from data of the first canary byte that changed.
   virtual std::optional<int64_t> damaged(const Block& block) = 0;
+  /// From now on a write into the block, canaries included, is noted where it happens: first_written() has its offset from data. False: this device,
+  /// or this block, has to be looked at byte by byte instead.
+  virtual bool watch(Block&) { return false; }
+  virtual std::optional<int64_t> first_written(const Block&) const { return {}; }
 
   // Content.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;

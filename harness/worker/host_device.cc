@@ -24,7 +24,8 @@ namespace smla {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kHashPiece = int64_t{1} << 20;  // worth a thread, whose start costs as much as reading some 200 KiB
+constexpr int64_t kKept_bytes = int64_t{32} << 20;  // of released memory
+constexpr int64_t kHashPiece = int64_t{1} << 20;    // worth a thread, whose start costs as much as reading some 200 KiB
 const int64_t kPage = sysconf(_SC_PAGESIZE);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -89,12 +90,18 @@ class HostDevice final : public Device {
     // [no access | canary | tensor | canary | no access], the tensor at the first or last byte that its alignment allows where a read is to fault
     const int64_t before = guard == Guard::fault_before ? 0 : kPage, after = guard == Guard::fault_after ? 0 : kPage;
     const int64_t usable = before + round_up(round_up(bytes, kAlign) + after, kPage);
-    Block block = map(name, bytes, usable + 2 * kPage);
+    Block block = kept(usable + 2 * kPage);
+    if (!block.mapped) {
+      block = map(name, bytes, usable + 2 * kPage);
+      std::byte* begin = block.mapped + kPage;
+      if ((usable >= kWorthAsking_bytes && usable > available_bytes()) || mprotect(begin, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0)
+        throw OutOfMemory(fmt::format("{}: {} bytes", name, bytes), bytes);
+      if (usable >= (int64_t{4} << 20)) madvise(begin, static_cast<size_t>(usable), MADV_HUGEPAGE);
+    }
     std::byte* begin = block.mapped + kPage;
+    block.name = name;
+    block.bytes = bytes;
     block.data = guard == Guard::fault_after ? begin + usable - round_up(bytes, kAlign) : begin + before;
-    if ((usable >= kWorthAsking_bytes && usable > available_bytes()) || mprotect(begin, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0)
-      throw OutOfMemory(fmt::format("{}: {} bytes", name, bytes), bytes);
-    if (usable >= (int64_t{4} << 20)) madvise(begin, static_cast<size_t>(usable), MADV_HUGEPAGE);
     block.canary_before_bytes = block.data - begin;
     block.canary_after_bytes = begin + usable - (block.data + bytes);
     write_canary(begin, -block.canary_before_bytes, 0);
@@ -104,6 +111,8 @@ class HostDevice final : public Device {
   }
   Block reserve(const std::string& name, int64_t bytes) override {
     Block block = map(name, bytes, round_up(bytes, kPage) + 2 * kPage);
+    block.name = name;
+    block.bytes = bytes;
     block.data = block.mapped + kPage;
     name_memory(named(name), block.data, bytes);
     return block;
@@ -118,8 +127,25 @@ class HostDevice final : public Device {
   }
   void release(Block& block) override {
     forget_memory(block.data);
-    munmap(block.mapped, static_cast<size_t>(block.mapped_bytes));
+    unlock_memory(block.mapped + kPage);
     block.device = nullptr;
+    if (!is_whole(block) || block.mapped_bytes > kKept_bytes) return unmap(block);
+    kept_bytes_ += block.mapped_bytes;
+    kept_.push_back({});
+    kept_.back().swap(block);
+    while (kept_bytes_ > kKept_bytes) {
+      kept_bytes_ -= kept_.front().mapped_bytes;
+      unmap(kept_.front());
+      kept_.pop_front();
+    }
+  }
+  bool watch(Block& block) override {
+    // a reservation is writable in places only: what is locked would be writable everywhere afterwards
+    return is_whole(block) && lock_memory(block.mapped + kPage, block.mapped_bytes - 2 * kPage);
+  }
+  std::optional<int64_t> first_written(const Block& block) const override {
+    const auto* at = static_cast<const std::byte*>(first_write(block.mapped + kPage));
+    return at ? std::optional<int64_t>(at - block.data) : std::nullopt;
   }
   std::optional<int64_t> damaged(const Block& block) override {
     if (const auto at = first_damage(block.data, -block.canary_before_bytes, 0)) return at;
@@ -266,11 +292,23 @@ class HostDevice final : public Device {
     Block block;
     void* mapped = mmap(nullptr, static_cast<size_t>(mapped_bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) throw OutOfMemory(fmt::format("{}: {} bytes", name, bytes), bytes);
-    block.name = name;
-    block.bytes = bytes;
     block.device = this;
     block.mapped = static_cast<std::byte*>(mapped);
     block.mapped_bytes = mapped_bytes;
+    return block;
+  }
+  static void unmap(const Block& block) { munmap(block.mapped, static_cast<size_t>(block.mapped_bytes)); }
+  /// From allocate(), not from reserve().
+  static bool is_whole(const Block& block) { return block.canary_before_bytes + block.canary_after_bytes > 0; }
+  /// Memory of that size which was released: it need not be faulted in again. Or an empty block.
+  Block kept(int64_t mapped_bytes) {
+    Block block;
+    const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const Block& b) { return b.mapped_bytes == mapped_bytes; });
+    if (it == kept_.end()) return block;
+    block.swap(*it);
+    kept_.erase(it);
+    kept_bytes_ -= mapped_bytes;
+    block.device = this;
     return block;
   }
   /// A name that outlives every block: the signal handler reads it.
@@ -280,6 +318,8 @@ class HostDevice final : public Device {
     return names_.emplace_back(name).c_str();
   }
   std::deque<std::string> names_;
+  std::deque<Block> kept_;  // oldest first; their `device` is null
+  int64_t kept_bytes_ = 0;
   Block flush_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "harness/worker/blackbox.h"
 #include "harness/worker/hash.h"
 #include "harness/worker/staged.h"
 #include "kernels/problem.h"
@@ -174,6 +175,32 @@ TEST_CASE("strides with gaps leave the rows where the problem says") {
     CHECK(std::memcmp(static_cast<const uint8_t*>(b.q) + t / 3 * p.q_stride_bytes[0] + t % 3 * p.q_stride_bytes[1] + p.q_stride_bytes[2], q.data(),
                       q.size() * 2) == 0);
   }
+}
+
+TEST_CASE("the first write into watched memory is noted and goes through; released memory is writable and whole when it comes back") {
+  Device& device = host_device();
+  Block block = device.allocate("watched", 10000, Guard::canary);
+  device.fill(block.data, block.bytes, 7);
+  CHECK(!device.watch(block));  // nobody looks after faults yet: the caller has to compare
+  watch_for_faults();
+  REQUIRE(device.watch(block));
+  CHECK(!device.first_written(block));
+  volatile std::byte* bytes = block.data;
+  bytes[9000] = bytes[9000];
+  bytes[17] = std::byte{1};
+  CHECK(device.first_written(block) == 9000);
+  CHECK(block.data[17] == std::byte{1});
+  const std::byte* const mapped = block.mapped;
+  block = Block();
+  Block again = device.allocate("again", 13000, Guard::fault_after);  // other canaries in as many pages
+  CHECK(again.mapped == mapped);
+  CHECK(!device.damaged(again));
+  device.fill(again.data, again.bytes, 3);
+  CHECK(!device.first_written(again));
+  Block canaries = device.allocate("canaries", 100, Guard::canary);
+  REQUIRE(device.watch(canaries));
+  canaries.data[-1] = std::byte{0};
+  CHECK(device.first_written(canaries) == -1);
 }
 
 TEST_CASE("far: offsets beyond 2^32 in little memory") {

@@ -62,6 +62,12 @@ std::vector<Range> far_ranges(const Inputs& in) {
   return ranges;
 }
 
+/// A write at an offset that is not the tensor's.
+std::string outside(const Block& block, int64_t at) {
+  if (at < 0) return fmt::format("{}: the byte {} before its first one was written", block.name, -at);
+  return fmt::format("{}: byte {} was written, it has {}", block.name, at, block.bytes);
+}
+
 }  // namespace
 
 StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard pool_guard)
@@ -127,7 +133,9 @@ void StagedInputs::stage(Device& device) {
   for (size_t which = 0; which < kCount; ++which) {
     Tensor& tensor = tensors.emplace_back(allocate(device, which));
     timed(generate_ms, [&] { write(tensor, which); });
-    if (tensor.block.data) tensor.hash = device.hash(tensor.block.data, tensor.content);
+    if (!tensor.block.data) continue;
+    tensor.watched = device.watch(tensor.block);
+    if (!tensor.watched) tensor.hash = device.hash(tensor.block.data, tensor.content);
   }
   tensors_ = std::move(tensors);
 }
@@ -168,14 +176,20 @@ std::optional<std::string> StagedInputs::changed() {
     Tensor& tensor = tensors_[which];
     if (!tensor.block.data) continue;
     Device& device = *tensor.block.device;
+    const int64_t lead = which == kKv ? pool_lead_bytes() : 0;
+    const auto written = [&](int64_t at) {
+      return fmt::format("{}: byte {} of {} was written", kNames[which], at - lead, tensor.block.bytes - 2 * lead);
+    };
+    if (tensor.watched) {
+      if (auto at = device.first_written(tensor.block)) return *at < 0 || *at >= tensor.block.bytes ? outside(tensor.block, *at) : written(*at);
+      continue;
+    }
     if (auto text = damage(device, tensor.block)) return text;
     if (device.hash(tensor.block.data, tensor.content) == tensor.hash) continue;
     Tensor again = allocate(device, which);
     write(again, which);
-    const int64_t lead = which == kKv ? pool_lead_bytes() : 0;
     for (Range r : tensor.content)
-      if (auto at = device.first_difference(tensor.block.data + r.begin, again.block.data + r.begin, r.end - r.begin))
-        return fmt::format("{}: byte {} of {} was changed", kNames[which], r.begin + *at - lead, tensor.block.bytes - 2 * lead);
+      if (auto at = device.first_difference(tensor.block.data + r.begin, again.block.data + r.begin, r.end - r.begin)) return written(r.begin + *at);
     return fmt::format("{}: was changed, and changed back while it was looked at", kNames[which]);
   }
   return {};
@@ -183,9 +197,7 @@ std::optional<std::string> StagedInputs::changed() {
 
 std::optional<std::string> damage(Device& device, const Block& block) {
   auto at = device.damaged(block);
-  if (!at) return {};
-  if (*at < 0) return fmt::format("{}: the byte {} before its first one was written", block.name, -*at);
-  return fmt::format("{}: byte {} was written, it has {}", block.name, *at, block.bytes);
+  return at ? std::optional(outside(block, *at)) : std::nullopt;
 }
 
 }  // namespace smla

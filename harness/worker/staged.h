@@ -24,7 +24,8 @@ class StagedInputs {
   bool staged() const { return !tensors_.empty(); }
   /// Addresses of all inputs; out and lse are null.
   smla_buffers buffers() const;
-  /// Looks at every canary and at every byte: nullopt, or "indices: byte 12 of 8192 was changed", "q: 4 bytes past its end were written".
+  /// What was written since: nullopt, or "indices: byte 12 of 8192 was written", "q: byte 8194 was written, it has 8192". The device notes writes, or
+  /// every canary and every byte is looked at; then a write that changed nothing is not seen.
   std::optional<std::string> changed();
   /// Whether both lie in memory in the same way, so that one's content may take the other's place: equal problems, no pattern=far.
   bool same_layout(const StagedInputs& other) const;
@@ -38,6 +39,7 @@ class StagedInputs {
   struct Tensor {
     Block block;
     std::vector<Range> content;  // what of the block is backed
+    bool watched = false;        // by the device; else by hash
     uint64_t hash = 0;
   };
   /// Memory of the `which`-th of kNames. Absent tensors (no sink, no topk_length) have none.
