@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cases/cost.h"
 
+#include <algorithm>
+
 namespace smla {
 namespace {
 
@@ -29,6 +31,18 @@ Cost cost(const Inputs& in) {
   const int64_t small = small_tensor_bytes(in);
   return {2 * in.c.h_q * in.valid_keys * (in.c.d_qk + in.c.d_v), static_cast<int64_t>(in.selected.size()) * in.row_bytes + small,
           in.valid_keys * in.row_bytes + small};
+}
+
+Cost dense_cost(const Inputs& in) {
+  int64_t entries = 0, positions = 0;
+  for (const int32_t len : in.seq_lens) {
+    positions += len;
+    for (int32_t j = 0; j < in.c.s_q; ++j) entries += std::max(0, len - in.c.s_q + j + 1);
+  }
+  const int64_t slots = std::min(positions, static_cast<int64_t>(in.page_uses.size()) * in.c.page_size);  // requests may share pages
+  const int64_t rows = in.tokens() * in.c.h_q;
+  const int64_t small = rows * in.c.d_qk * 2 + rows * in.c.d_v * 2 + rows * 4 + 4 * static_cast<int64_t>(in.block_table.size() + in.seq_lens.size());
+  return {2 * in.c.h_q * entries * (in.c.d_qk + in.c.d_v), slots * in.row_bytes + small, entries * in.row_bytes + small};
 }
 
 int64_t tensor_bytes(const Inputs& in) {

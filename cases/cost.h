@@ -14,6 +14,9 @@ struct Cost {
 };
 Cost cost(const Inputs& in);
 
+/// What the same requests cost a dense kernel: every row attends all positions of its request up to its own.
+Cost dense_cost(const Inputs& in);
+
 /// Bytes of the call's tensors as allocated, pool included: what a machine must hold (for `skipped`).
 int64_t tensor_bytes(const Inputs& in);
 

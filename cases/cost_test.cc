@@ -27,6 +27,17 @@ TEST_CASE("duplicates are gathered twice and counted once; topk_length, sink and
   CHECK(tensor_bytes(in) == 6 * 70 * 1152 + small + (2 * 5 + 2 + 3) * 4);
 }
 
+TEST_CASE("the dense kernel over the same requests attends every position up to its row's own") {
+  const Cost one = dense_cost(make_inputs(parse_line("decode b=1 s_q=1 h_q=8 s_kv=32768 topk=2048 kv_format=fp8_656")));
+  const int64_t rest = 8 * 576 * 2 + 8 * 512 * 2 + 8 * 4 + 4 + 4 * (512 + 3);  // q, out, lse, seq_lens, block_table with 3 columns to spare
+  CHECK(one.flops == int64_t{2} * 8 * 32768 * 1088);
+  CHECK(one.bytes_unique == int64_t{32768} * 656 + rest);
+  CHECK(one.bytes_gathered == one.bytes_unique);
+  const Cost chunk = dense_cost(make_inputs(parse_line("prefill b=1 s_q=3 h_q=2 s_kv=10 topk=4")));
+  CHECK(chunk.flops == int64_t{2} * 2 * (8 + 9 + 10) * 1088);
+  CHECK(chunk.bytes_unique < chunk.bytes_gathered);
+}
+
 TEST_CASE("a far pool is counted by what is backed") {
   const Inputs in = make_inputs(parse_line("decode b=1 s_q=1 h_q=1 s_kv=64 topk=64 pattern=far"));
   CHECK(in.num_pages * in.page_stride_bytes > int64_t{8} << 30);

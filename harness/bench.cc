@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <regex>
 
 #include "cases/cost.h"
-#include "harness/cpu_peaks.h"
+#include "harness/cuda/nvml.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
+#include "harness/peaks.h"
 #include "harness/progress.h"
 #include "harness/rows.h"
 #include "harness/table.h"
@@ -22,103 +25,245 @@ namespace smla {
 namespace {
 
 constexpr double kRoofSlack = 1.05;  // measured peaks are themselves uncertain by so much
+/// What sparsity is held against: the fastest of these, over the whole context of the same requests.
+constexpr std::string_view kDenseKernels[] = {"dense_paged", "dense_wgmma", "cpu_dense"};
+/// Kernels of two libraries live in two processes; they take turns in so many blocks of rounds.
+constexpr int kBlocks = 4;
 
-std::string timing_word(const Options& options, const Candidate& kernel) {
-  return options.graph ? "graph" : kernel.info.device == "cpu" ? "wall" : "event";
+/// How pairs are timed: a row each. Work and kernel are not said yet.
+std::vector<Lane> ways_of(const Options& options, bool gpu) {
+  std::vector<Lane> ways;
+  for (const bool graph : {false, true})
+    for (const bool cold : {true, false})
+      if ((graph ? options.timing != Timing::event && (gpu || options.timing == Timing::graph) : options.timing != Timing::graph) &&
+          (cold ? options.cache != CacheState::warm : options.cache != CacheState::cold))
+        ways.push_back({Lane::Work::kernel, "", graph, cold});
+  return ways;
 }
-std::string cache_word(bool cold) { return cold ? "cold" : "warm"; }
-
-/// Cold or not, in the order in which they are timed.
-std::vector<bool> caches_of(const Options& options) {
-  std::vector<bool> caches;
-  if (options.cache != CacheState::warm) caches.push_back(true);
-  if (options.cache != CacheState::cold) caches.push_back(false);
-  return caches;
-}
+std::string timing_word(const Lane& way, bool gpu) { return way.graph ? "graph" : gpu ? "event" : "wall"; }
+std::string cache_word(const Lane& way) { return way.cold ? "cold" : "warm"; }
 
 /// The row of the run that is resumed; null: not timed yet.
-const ThroughputRow* timed_before(const Job& job, const Case& c, const Candidate& kernel, bool cold) {
-  return job.earlier.timed(c, kernel.info.name, timing_word(job.options, kernel), cache_word(cold));
+const ThroughputRow* timed_before(const Job& job, const Case& c, const Candidate& kernel, const Lane& way) {
+  return job.earlier.timed(c, kernel.info.name, timing_word(way, kernel.info.device != "cpu"), cache_word(way));
 }
 
-/// Times one pair and fills its row.
+/// Samples that count, and what is said of them.
+struct Timed {
+  std::vector<double> times_us;  // kept
+  uint64_t throttle = 0;
+  double capped = 0;  // of the kept ones
+  explicit Timed(const LaneReply& lane) {
+    for (size_t i = 0; i < lane.time_us.size(); ++i) {
+      throttle |= lane.throttle[i];
+      if (lane.throttle[i] & kThrottleSlowdown) continue;
+      times_us.push_back(lane.time_us[i]);
+      capped += (lane.throttle[i] & kThrottlePowerCap) != 0;
+    }
+  }
+};
+bool usable(const LaneReply* lane) { return lane != nullptr && lane->status == Status::pass && !Timed(*lane).times_us.empty(); }
+Measure median_us(const LaneReply* lane) { return usable(lane) ? Measure{median(Timed(*lane).times_us)} : Measure{}; }
+Measure known(double value) { return value > 0 ? Measure{value} : Measure{}; }
+
+/// The lanes of one case: what was asked, and what came back.
+class TimedCase {
+ public:
+  void ask(Worker* worker, Lane lane) {
+    if (std::none_of(lanes_.begin(), lanes_.end(), [&](const Entry& e) { return e.worker == worker && e.lane == lane; }))
+      lanes_.push_back({worker, std::move(lane), {}});
+  }
+  const LaneReply* find(const Worker* worker, const Lane& lane) const {
+    for (const Entry& e : lanes_)
+      if (e.worker == worker && e.lane == lane) return &e.reply;
+    return nullptr;
+  }
+  /// The one of gather or empty, whoever did it.
+  const LaneReply* find(Lane::Work work, const Lane& way) const {
+    for (const Entry& e : lanes_)
+      if (e.lane.work == work && e.lane.graph == way.graph && e.lane.cold == way.cold) return &e.reply;
+    return nullptr;
+  }
+  /// Times all of them, the workers in turn. A worker that dies is asked again, a kernel at a time, so that only the guilty one has no time.
+  void run(TimeRequest request) {
+    std::vector<Worker*> workers;
+    for (const Entry& e : lanes_)
+      if (std::find(workers.begin(), workers.end(), e.worker) == workers.end()) workers.push_back(e.worker);
+    const int blocks = workers.size() > 1 ? kBlocks : 1;
+    request.min_samples = (request.min_samples + blocks - 1) / blocks;
+    request.max_time_s /= blocks;
+    for (int block = 0; block < blocks; ++block)
+      for (Worker* worker : workers) {
+        std::vector<Entry*> mine;
+        for (Entry& e : lanes_)
+          if (e.worker == worker && e.reply.status == Status::pass) mine.push_back(&e);
+        if (mine.empty() || !ask(request, mine)) continue;
+        std::map<std::string, std::vector<Entry*>> by_kernel;
+        for (Entry* e : mine) by_kernel[e->lane.kernel].push_back(e);
+        for (auto& [kernel, some] : by_kernel)
+          if (const std::optional<TimeReply> died = ask(request, some))
+            for (Entry* e : some) e->reply.status = died->status, e->reply.detail = died->detail;
+      }
+  }
+  int64_t l2_bytes() const { return l2_bytes_; }
+
+ private:
+  struct Entry {
+    Worker* worker;
+    Lane lane;
+    LaneReply reply;
+  };
+  /// Times some of one worker. The reply, if it tells of a failure that concerns all of them.
+  std::optional<TimeReply> ask(TimeRequest request, const std::vector<Entry*>& some) {
+    for (const Entry* e : some) request.lanes.push_back(e->lane);
+    request.deadline_s += static_cast<double>(some.size()) * 4 * request.max_time_s;
+    TimeReply reply = some.front()->worker->time(request);
+    if (reply.status != Status::pass || reply.lanes.size() != some.size()) return reply;
+    l2_bytes_ = reply.l2_bytes;
+    for (size_t i = 0; i < some.size(); ++i) append(some[i]->reply, std::move(reply.lanes[i]));
+    return {};
+  }
+  static void append(LaneReply& all, LaneReply block) {
+    const int64_t first = all.round.empty() ? 0 : all.round.back() + 1;
+    for (int64_t& round : block.round) round += first;
+    const auto before = [](auto& list, const auto& earlier) { list.insert(list.begin(), earlier.begin(), earlier.end()); };
+    before(block.time_us, all.time_us);
+    before(block.round, all.round);
+    before(block.sm_clock_mhz, all.sm_clock_mhz);
+    before(block.throttle, all.throttle);
+    block.temperature_c_max = std::max(block.temperature_c_max, all.temperature_c_max);
+    all = std::move(block);
+  }
+  std::vector<Entry> lanes_;
+  int64_t l2_bytes_ = 0;
+};
+
+/// Times what passed of one case, all of it in turn, and fills its rows.
 class Timer {
  public:
-  explicit Timer(const Job& job) : job_(job), options_(job.options), run_(job.run) {}
+  explicit Timer(const Job& job) : job_(job), options_(job.options), device_(job.kernels.front().info.device), ways_(ways_of(job.options, gpu())) {
+    for (const Candidate& candidate : job.session.all())
+      if (candidate.info.device == device_ &&
+          std::find(std::begin(kDenseKernels), std::end(kDenseKernels), candidate.info.name) != std::end(kDenseKernels))
+        dense_.push_back(candidate);
+  }
+  const std::vector<Lane>& ways() const { return ways_; }
+  std::string timing_of(const Lane& way) const { return timing_word(way, gpu()); }
 
-  ThroughputRow time(PassedPair& pair, bool cold) {
-    const Decision again = pair.bits ? Decision{} : judge_again(job_, pair);
-    if (!pair.bits) {
-      ThroughputRow row = begun(pair, cold);
-      row.status = again.status();
-      row.detail = "passed before the run was resumed, now: " + again.detail();
-      return row;
+  struct Rows {
+    std::vector<ThroughputRow> rows;
+    std::vector<SampleRow> samples;
+  };
+  /// One element a pair. `wanted` says which (pair, way) are.
+  template <class Wanted>
+  std::vector<Rows> time(const std::vector<PassedPair*>& pairs, const Wanted& asked) {
+    // Of a resumed run: the bits that it answered are not known any more, so it is judged once more.
+    std::map<const PassedPair*, Decision> lost;
+    for (PassedPair* pair : pairs)
+      if (!pair->bits && std::any_of(ways_.begin(), ways_.end(), [&](const Lane& way) { return asked(*pair, way); }))
+        if (const Decision again = judge_again(job_, *pair); !pair->bits) lost[pair] = again;
+    const auto wanted = [&](const PassedPair& pair, const Lane& way) { return asked(pair, way) && !lost.contains(&pair); };
+    measure_peaks_once();
+    TimedCase timed;
+    for (const Lane& way : ways_) {
+      const auto lane = [&](Lane::Work work, const std::string& kernel) { return Lane{work, kernel, way.graph, way.cold}; };
+      bool any = false;
+      for (const PassedPair* pair : pairs)
+        if (wanted(*pair, way)) timed.ask(pair->candidate.worker, lane(Lane::Work::kernel, pair->candidate.info.name)), any = true;
+      if (!any) continue;
+      const Candidate& first = pairs.front()->candidate;
+      timed.ask(first.worker, lane(Lane::Work::gather, first.info.name));
+      timed.ask(first.worker, lane(Lane::Work::empty, first.info.name));
+      for (const Candidate& dense : dense_) {
+        timed.ask(dense.worker, lane(Lane::Work::dense, dense.info.name));
+        timed.ask(dense.worker, lane(Lane::Work::dense_topk, dense.info.name));
+      }
     }
-    if (!peaks_) peaks_ = measure_cpu_peaks(options_.threads);
     TimeRequest request;
-    request.c = pair.planned.c();
-    request.kernel = pair.candidate.info.name;
-    request.cold = cold;
-    request.graph = options_.graph;
-    request.min_samples = options_.min_samples;
+    request.c = pairs.front()->planned.c();
+    request.min_samples = options_.min_samples > 0 ? options_.min_samples : gpu() ? 20 : 5;
     request.max_time_s = options_.max_time_s;
-    request.max_noise = options_.max_noise;
+    request.max_noise = options_.max_noise > 0 ? options_.max_noise : gpu() ? 0.005 : 0.02;
     request.threads = options_.threads;
-    request.deadline_s = options_.case_timeout_s + 2 * options_.max_time_s;
-    const TimeReply reply = pair.candidate.worker->time(request);
+    request.deadline_s = options_.case_timeout_s;
+    timed.run(std::move(request));
 
-    ThroughputRow row = begun(pair, cold);
-    row.status = reply.status;
-    row.detail = reply.detail;
-    if (reply.status != Status::pass || reply.time_us.empty()) return row;
-    figures(row, reply);
-    row.outputs_verified = reply.out_hash.empty() ? Flag{}
-                                                  : Flag{reply.out_hash.back() == pair.bits->out_hash &&
-                                                         (!pair.bits->has_lse || reply.lse_hash.back() == pair.bits->lse_hash)};
-    if (row.outputs_verified == Flag{false} && pair.bits->deterministic) {
-      row.status = Status::fail;
-      row.detail = "the last timed call answered other bits than the checked one";
-    } else if (row.roof_us && row.time_us_median < *row.roof_us / kRoofSlack) {
-      row.status = Status::impossible_fast;
-      row.detail = fmt::format("{:.3g} us is faster than this machine can do it ({:.3g} us, {})", *row.time_us_median, *row.roof_us, row.roof_bound);
+    const Inputs in = make_inputs(pairs.front()->planned.c());
+    std::vector<Rows> all;
+    for (const PassedPair* pair : pairs) {
+      Rows rows;
+      for (const Lane& way : ways_) {
+        if (wanted(*pair, way)) add_row(rows, *pair, way, timed, in);
+        else if (asked(*pair, way)) rows.rows.push_back(lost_row(*pair, way, lost[pair]));
+      }
+      all.push_back(std::move(rows));
     }
-    return row;
+    return all;
   }
 
  private:
+  bool gpu() const { return device_ != "cpu"; }
+  /// Once something is to be timed: a resumed run may have it all.
+  void measure_peaks_once() {
+    if (!peaks_.all.empty() || !peaks_.source.empty()) return;
+    peaks_ = measure_peaks(device_, options_.gpus.empty() ? 0 : options_.gpus.front(), options_.threads);
+    write_peaks(job_.folder, job_.run, peaks_);
+  }
   /// A row that names what is timed.
-  ThroughputRow begun(const PassedPair& pair, bool cold) const {
+  ThroughputRow begun(const PassedPair& pair, const Lane& way) const {
     ThroughputRow row;
-    static_cast<Common&>(row) = common_of(run_, pair.planned, pair.about, pair.candidate.info.name);
-    row.timing = timing_word(options_, pair.candidate);
-    row.cache = cache_word(cold);
-    row.repro = fmt::format("smla bench --kernel {} --case {} --cache {}{}", pair.candidate.info.name, shell_quote(to_line(pair.planned.c())),
-                            row.cache, reproducer_flags(options_));
+    static_cast<Common&>(row) = common_of(job_.run, pair.planned, pair.about, pair.candidate.info.name);
+    row.timing = timing_of(way);
+    row.cache = cache_word(way);
+    row.repro = fmt::format("smla bench --kernel {} --case {} --cache {}{}{}", pair.candidate.info.name, shell_quote(to_line(pair.planned.c())),
+                            row.cache, way.graph ? " --timing graph" : "", reproducer_flags(options_));
     return row;
   }
-
-  void figures(ThroughputRow& row, const TimeReply& reply) const {
-    const Quartiles t = quartiles(reply.time_us);
-    const Interval median_ci95 = median_interval({reply.time_us});
-    const Cost work = cost(make_inputs(row.c));
-    row.samples = static_cast<int64_t>(reply.time_us.size());
-    row.discarded = reply.discarded;
-    row.stop_reason = reply.stop_reason;
-    row.calls_per_sample = reply.calls_per_sample;
-    row.cold_ratio = reply.cold_ratio;
-    row.l2_bytes = reply.l2_bytes;
-    row.time_us_min = *std::min_element(reply.time_us.begin(), reply.time_us.end());
+  ThroughputRow lost_row(const PassedPair& pair, const Lane& way, const Decision& again) const {
+    ThroughputRow row = begun(pair, way);
+    row.status = again.status();
+    row.detail = "passed before the run was resumed, now: " + again.detail();
+    return row;
+  }
+  void add_row(Rows& to, const PassedPair& pair, const Lane& way, const TimedCase& timed, const Inputs& in) {
+    const std::string& kernel = pair.candidate.info.name;
+    const LaneReply& lane = *timed.find(pair.candidate.worker, {Lane::Work::kernel, kernel, way.graph, way.cold});
+    ThroughputRow row = begun(pair, way);
+    row.status = lane.status;
+    row.detail = lane.detail;
+    if (usable(&lane)) {
+      row.l2_bytes = timed.l2_bytes();
+      figures(row, lane, pair, way, in);
+      row.gather_floor_us = median_us(timed.find(Lane::Work::gather, way));
+      row.launch_floor_us = median_us(timed.find(Lane::Work::empty, way));
+      dense_figures(row, timed, way, in);
+      judge(row, lane, pair);
+      add_samples(to.samples, row, lane);
+    }
+    to.rows.push_back(std::move(row));
+  }
+  void figures(ThroughputRow& row, const LaneReply& lane, const PassedPair& pair, const Lane& way, const Inputs& in) {
+    const Timed timed(lane);
+    const Quartiles t = quartiles(timed.times_us);
+    const Interval median_ci95 = median_interval({timed.times_us});
+    const Cost work = cost(in);
+    row.samples = std::ssize(timed.times_us);
+    row.discarded = std::ssize(lane.time_us) - *row.samples;
+    row.stop_reason = lane.stop_reason;
+    row.calls_per_sample = lane.calls_per_sample;
+    row.cold_ratio = lane.cold_ratio;
+    row.time_us_min = *std::min_element(timed.times_us.begin(), timed.times_us.end());
     row.time_us_q1 = t.q1;
     row.time_us_median = t.median;
     row.time_us_q3 = t.q3;
-    row.time_us_p95 = quantile(reply.time_us, 0.95);
+    row.time_us_p95 = quantile(timed.times_us, 0.95);
     row.time_us_ci95_lo = median_ci95.lo;
     row.time_us_ci95_hi = median_ci95.hi;
     row.time_rel_iqr = (t.q3 - t.q1) / t.median;
-    row.prepare_us = reply.prepare_us;
-    row.host_launch_us = reply.host_launch_us;
-    row.workspace_bytes = reply.workspace_bytes;
-    if (reply.splits_used > 0) row.splits_used = reply.splits_used;
+    row.prepare_us = lane.prepare_us;
+    row.host_launch_us = known(lane.host_launch_us);
+    row.workspace_bytes = lane.workspace_bytes;
+    if (lane.splits_used > 0) row.splits_used = lane.splits_used;
     row.flops = work.flops;
     row.bytes_unique = work.bytes_unique;
     row.bytes_gathered = work.bytes_gathered;
@@ -126,43 +271,159 @@ class Timer {
     row.gbps_unique = static_cast<double>(work.bytes_unique) / t.median / 1e3;
     row.gbps_gathered = static_cast<double>(work.bytes_gathered) / t.median / 1e3;
     row.tokens_per_s = static_cast<double>(row.c.tokens()) / t.median * 1e6;
-    row.verified_on_arch = run_.arch;
-    if (run_.arch != "cpu_x86_64") return;  // a GPU's peaks are not measured yet: no roof is better than a wrong one
-    const double compute_us = static_cast<double>(work.flops) / peaks_->fma_tflops / 1e6;
-    const double memory_us = row.cache == "cold" ? static_cast<double>(work.bytes_unique) / peaks_->read_gbps / 1e3 : 0;
-    row.roof_us = std::max(compute_us, memory_us);
-    row.roof_bound = compute_us >= memory_us ? "compute" : "memory";
-    row.roof_frac = *row.roof_us / t.median;
-    row.peak_source = "fp32 fma and streaming read, measured in this run";
+    row.verified_on_arch = job_.run.arch;
+    // Operands rounded to e4m3 may go through units that are twice as fast.
+    const Roof roof = roof_of(peaks_, work.flops, work.bytes_unique, way.cold, pair.bits->contract.q == Rounding::e4m3 ? 2 : 1);
+    row.peak_source = peaks_.source;
+    if (!roof.bound.empty()) {
+      row.roof_us = roof.us;
+      row.roof_bound = roof.bound;
+      row.roof_frac = roof.us / t.median;
+    }
+    if (!gpu()) return;
+    std::vector<double> clocks;
+    for (double mhz : lane.sm_clock_mhz)
+      if (mhz > 0) clocks.push_back(mhz);
+    if (clocks.empty()) return;  // nothing of what follows could be read
+    row.sm_clock_mhz_median = median(clocks);
+    row.mem_clock_mhz = known(lane.mem_clock_mhz);
+    row.power_w_median = known(lane.power_w_median);
+    row.temperature_c_max = known(lane.temperature_c_max);
+    row.power_capped_frac = timed.capped / static_cast<double>(timed.times_us.size());
+    row.clocks_locked = (timed.throttle & kThrottleClocksSet) != 0;
+    row.throttle_reasons = throttle_words(timed.throttle);
+  }
+
+  void dense_figures(ThroughputRow& row, const TimedCase& timed, const Lane& way, const Inputs& in) const {
+    for (const Candidate& dense : dense_) {
+      const Measure us = median_us(timed.find(dense.worker, {Lane::Work::dense, dense.info.name, way.graph, way.cold}));
+      if (!us || (row.dense_time_us_median && *row.dense_time_us_median <= *us)) continue;
+      row.dense_kernel = dense.info.name;
+      row.dense_time_us_median = us;
+      row.dense_topk_time_us_median = median_us(timed.find(dense.worker, {Lane::Work::dense_topk, dense.info.name, way.graph, way.cold}));
+    }
+    if (!row.dense_time_us_median) return;
+    row.speedup_vs_dense = *row.dense_time_us_median / *row.time_us_median;
+    const Cost work = dense_cost(in);
+    if (const Roof roof = roof_of(peaks_, work.flops, work.bytes_unique, way.cold); !roof.bound.empty()) row.dense_roof_us = roof.us;
+  }
+
+  void judge(ThroughputRow& row, const LaneReply& lane, const PassedPair& pair) const {
+    if (!lane.out_hash.empty())
+      row.outputs_verified = lane.out_hash.back() == pair.bits->out_hash && (!pair.bits->has_lse || lane.lse_hash.back() == pair.bits->lse_hash);
+    if (row.outputs_verified == Flag{false} && pair.bits->contract.deterministic) {
+      row.status = Status::fail;
+      row.detail = "the last timed call answered other bits than the checked one";
+    } else if (row.roof_us && row.time_us_median < *row.roof_us / kRoofSlack) {
+      row.status = Status::impossible_fast;
+      row.detail = fmt::format("{:.3g} us is faster than this machine can do it ({:.3g} us, {})", *row.time_us_median, *row.roof_us, row.roof_bound);
+    }
+  }
+
+  static void add_samples(std::vector<SampleRow>& samples, const ThroughputRow& row, const LaneReply& lane) {
+    for (size_t i = 0; i < lane.time_us.size(); ++i) {
+      SampleRow sample;
+      sample.run_id = row.run_id;
+      sample.arch = row.arch;
+      sample.case_id = case_id(row.c);
+      sample.kernel = row.kernel;
+      sample.timing = row.timing;
+      sample.cache = row.cache;
+      sample.round = lane.round[i];
+      sample.sample = static_cast<int64_t>(i);
+      sample.calls_per_sample = lane.calls_per_sample;
+      sample.time_us = lane.time_us[i];
+      sample.sm_clock_mhz = known(lane.sm_clock_mhz[i]);
+      if (sample.sm_clock_mhz) sample.power_capped = (lane.throttle[i] & kThrottlePowerCap) != 0;
+      sample.discarded = (lane.throttle[i] & kThrottleSlowdown) != 0;
+      samples.push_back(std::move(sample));
+    }
   }
 
   const Job& job_;
   const Options& options_;
-  const Common& run_;
-  std::optional<CpuPeaks> peaks_;  // measured once something is to be timed: a resumed run may have it all
+  const std::string device_;
+  const std::vector<Lane> ways_;
+  Peaks peaks_;
+  std::vector<Candidate> dense_;
 };
 
 /// Our table instead of Google Benchmark's, unless the user asked for a format of theirs.
-class TableReporter : public benchmark::BenchmarkReporter {
+class Silent : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-std::string throughput_columns(const std::string& status, const std::string& kernel, const std::string& us, const std::string& iqr,
-                               const std::string& gflops, const std::string& gbps, const std::string& roof, const std::string& line) {
-  return fmt::format("{}{:<24} {:>11} {:>7} {:>9} {:>8} {:>7}  {}", status, kernel, us, iqr, gflops, gbps, roof, line);
+void print_line(const std::string& status, std::initializer_list<std::string> figures, const std::string& kernel, const std::string& line) {
+  std::string text = fmt::format("{}{:<22}", status, kernel);
+  for (const std::string& figure : figures) text += fmt::format(" {:>9}", figure);
+  fmt::print("{}  {}\n", text, line);
 }
 
 void print_row(const ThroughputRow& row) {
-  const bool timed = row.time_us_median.has_value();
-  fmt::print("{}\n", throughput_columns(status_text(row.status, 16), row.kernel, timed ? fmt::format("{:.1f}", *row.time_us_median) : "",
-                                        timed ? fmt::format("{:.1f}", *row.time_rel_iqr * 100) : "",
-                                        timed ? fmt::format("{:.2f}", *row.tflops * 1e3) : "", timed ? fmt::format("{:.2f}", *row.gbps_gathered) : "",
-                                        row.roof_frac ? fmt::format("{:.0f}", *row.roof_frac * 100) : "", to_line(row.c)));
+  const auto number = [](const Measure& value, const char* format, double factor = 1) {
+    return value ? fmt::format(fmt::runtime(format), *value * factor) : std::string();
+  };
+  const double over_floor = row.gather_floor_us && row.time_us_median ? *row.time_us_median / *row.gather_floor_us : 0;
+  print_line(status_text(row.status, 16),
+             {row.timing + " " + row.cache, number(row.time_us_median, "{:.1f}"), number(row.time_rel_iqr, "{:.1f}", 100),
+              number(row.tflops, "{:.3g}"), number(row.gbps_gathered, "{:.3g}"), number(row.roof_frac, "{:.0f}", 100),
+              over_floor > 0 ? fmt::format("{:.2f}", over_floor) : "", number(row.speedup_vs_dense, "{:.2f}")},
+             row.kernel, to_line(row.c));
   if (row.status != Status::pass) fmt::print("                {}\n                rerun: {}\n", row.detail, row.repro);
   std::fflush(stdout);
 }
+
+std::string benchmark_name(const std::string& kernel, const std::string& timing, bool cold, const Case& c) {
+  return fmt::format("{} {} {} {}", kernel, timing, cold ? "cold" : "warm", to_line(c));
+}
+
+/// Hands the rows to Google Benchmark: one iteration each, of manual time.
+void report_to_google_benchmark(const Options& options, const std::string& folder, const std::vector<ThroughputRow>& rows) {
+  benchmark::ClearRegisteredBenchmarks();
+  for (const ThroughputRow& row : rows) {
+    const auto tell = [&row](benchmark::State& state) {
+      for (auto _ : state) {  // exactly once
+        static_cast<void>(_);
+        state.SetIterationTime(row.time_us_median.value_or(0) / 1e6);
+      }
+      for (const auto& [name, value] : std::initializer_list<std::pair<const char*, Measure>>{
+               {"q1_us", row.time_us_q1}, {"q3_us", row.time_us_q3}, {"tflops", row.tflops}, {"gbps_gathered", row.gbps_gathered}})
+        if (value) state.counters[name] = *value;
+      if (row.status != Status::pass) state.SkipWithError(row.detail.c_str());
+    };
+    benchmark::RegisterBenchmark(benchmark_name(row.kernel, row.timing, row.cache == "cold", row.c).c_str(), tell)
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
+  }
+  std::vector<std::string> words{"smla", "--benchmark_out=" + (options.benchmark_out.empty() ? folder + "/benchmark.json" : options.benchmark_out),
+                                 "--benchmark_out_format=json", "--benchmark_format=" + options.benchmark_format};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  int argc = static_cast<int>(argv.size());
+  argv.push_back(nullptr);
+  benchmark::Initialize(&argc, argv.data());
+  Silent silent;
+  benchmark::RunSpecifiedBenchmarks(options.benchmark_format == "console" ? &silent : nullptr);
+}
+
+/// --benchmark_filter: a regular expression found in the name; with a '-' before it, not found.
+class NameFilter {
+ public:
+  explicit NameFilter(const std::string& text) : negative_(text.starts_with('-')), all_(text.empty() || text == "all") {
+    if (all_) return;
+    try {
+      regex_ = std::regex(text.substr(negative_ ? 1 : 0), std::regex::ECMAScript);
+    } catch (const std::regex_error& error) { throw UsageError(fmt::format("--benchmark_filter '{}': {}", text, error.what())); }
+  }
+  bool operator()(const std::string& name) const { return all_ || std::regex_search(name, regex_) != negative_; }
+
+ private:
+  bool negative_, all_;
+  std::regex regex_;
+};
 
 }  // namespace
 
@@ -170,74 +431,82 @@ int BenchResult::exit_status() const {
   return signal != 0 ? 128 + signal : red > 0 ? kThroughputRed : timed > 0 || planned == 0 ? kAllGreen : kNoPass;
 }
 
+std::string clocks_warning(std::span<const ThroughputRow> rows) {
+  const auto timed_on_gpu = [](const ThroughputRow& row) { return row.time_us_median.has_value() && row.arch.starts_with("sm_"); };
+  const auto read = [](const ThroughputRow& row) { return row.sm_clock_mhz_median.has_value(); };
+  if (std::none_of(rows.begin(), rows.end(), timed_on_gpu) || std::any_of(rows.begin(), rows.end(), read)) return "";
+  return "clocks, power and temperature cannot be read (no NVML): samples under thermal slowdown are not noticed";
+}
+
 bool wholly_timed_before(const Job& job, const Case& c, const Candidate& kernel) {
-  const std::vector<bool> caches = caches_of(job.options);
-  return std::all_of(caches.begin(), caches.end(), [&](bool cold) { return timed_before(job, c, kernel, cold) != nullptr; });
+  const std::vector<Lane> ways = ways_of(job.options, kernel.info.device != "cpu");
+  return std::all_of(ways.begin(), ways.end(), [&](const Lane& way) { return timed_before(job, c, kernel, way) != nullptr; });
 }
 
 BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
   const Options& options = job.options;
+  const NameFilter filter(options.benchmark_filter);
   BenchResult result;
-  const std::vector<bool> caches = caches_of(options);
-  result.planned = static_cast<int64_t>(pairs.size() * caches.size());
   if (pairs.empty()) return result;
 
   const auto start = std::chrono::steady_clock::now();
   Timer timer(job);
+  const auto matches = [&](const PassedPair& pair, const Lane& way) {
+    return filter(benchmark_name(pair.candidate.info.name, timer.timing_of(way), way.cold, pair.planned.c()));
+  };
+  const auto wanted = [&](const PassedPair& pair, const Lane& way) {
+    return matches(pair, way) && timed_before(job, pair.planned.c(), pair.candidate, way) == nullptr;
+  };
+  std::vector<ThroughputRow> told;              // all of them, also those of the run that is resumed
+  std::vector<std::vector<PassedPair*>> cases;  // pairs of a case follow one another
+  for (PassedPair& pair : pairs) {
+    int64_t rows = 0;
+    for (const Lane& way : timer.ways()) {
+      if (!matches(pair, way)) continue;
+      ++result.planned;
+      const ThroughputRow* before = timed_before(job, pair.planned.c(), pair.candidate, way);
+      if (before == nullptr) ++rows;
+      else told.push_back(*before), ++result.timed, result.red += is_red(before->status);
+    }
+    if (rows == 0) continue;
+    if (cases.empty() || !(cases.back().front()->planned.c() == pair.planned.c())) cases.emplace_back();
+    cases.back().push_back(&pair);
+  }
+
+  ReportWriter<SampleRow> samples(job.folder);
   ReportWriter<ThroughputRow> writer(job.folder);
   Progress progress(options.progress, result.planned, "timed");
   const bool own_table = options.benchmark_format == "console";
-  if (own_table)
-    fmt::print("\n{}\n", throughput_columns(fmt::format("{:<16}", "status"), "kernel", "median us", "iqr %", "GFLOP/s", "GB/s", "roof %", "case"));
-
-  const auto time_one = [&](benchmark::State& state, PassedPair& pair, bool cold) {
-    if (result.signal == 0) result.signal = interrupted();
-    if (result.signal != 0) return state.SkipWithError("interrupted");
-    const ThroughputRow* before = timed_before(job, pair.planned.c(), pair.candidate, cold);
-    const ThroughputRow row = before != nullptr ? *before : timer.time(pair, cold);
-    if (before == nullptr && (result.signal = interrupted()) != 0) return state.SkipWithError("interrupted");
-    for (auto _ : state) {  // exactly once
-      static_cast<void>(_);
-      state.SetIterationTime(row.time_us_median.value_or(0) / 1e6);
-    }
-    for (const auto& [name, value] : std::initializer_list<std::pair<const char*, Measure>>{
-             {"q1_us", row.time_us_q1}, {"q3_us", row.time_us_q3}, {"tflops", row.tflops}, {"gbps_gathered", row.gbps_gathered}})
-      if (value) state.counters[name] = *value;
-    if (row.status != Status::pass) state.SkipWithError(row.detail.c_str());
-    ++result.timed;
-    result.red += is_red(row.status);
-    if (before != nullptr) return;
+  if (own_table) {
+    fmt::print("\n");
+    print_line(fmt::format("{:<16}", "status"), {"timing", "median us", "iqr %", "TFLOP/s", "GB/s", "roof %", "x floor", "x dense"}, "kernel",
+               "case");
+  }
+  for (const auto& of_case : cases) {
+    progress.advance(0, to_line(of_case.front()->planned.c()));
+    const std::vector<Timer::Rows> timed = timer.time(of_case, wanted);
+    if ((result.signal = interrupted()) != 0) break;
     progress.clear();
-    writer.append(row);
-    if (own_table) print_row(row);
-    progress.advance(1, to_line(pair.planned.c()));
-  };
-  benchmark::ClearRegisteredBenchmarks();
-  for (PassedPair& pair : pairs)
-    for (const bool cold : caches) {
-      const std::string name = fmt::format("{} {} {}", pair.candidate.info.name, cold ? "cold" : "warm", to_line(pair.planned.c()));
-      benchmark::RegisterBenchmark(name.c_str(), [&, cold](benchmark::State& state) { time_one(state, pair, cold); })
-          ->UseManualTime()
-          ->Iterations(1)
-          ->Unit(benchmark::kMicrosecond);
+    for (const Timer::Rows& of_pair : timed) {
+      if (of_pair.rows.empty()) continue;
+      if (!of_pair.samples.empty()) samples.append(of_pair.samples);
+      writer.append(of_pair.rows);
+      for (const ThroughputRow& row : of_pair.rows) {
+        if (own_table) print_row(row);
+        ++result.timed;
+        result.red += is_red(row.status);
+        told.push_back(row);
+      }
+      progress.advance(std::ssize(of_pair.rows), "");
     }
-
-  std::vector<std::string> words{"smla",
-                                 "--benchmark_out=" + (options.benchmark_out.empty() ? job.folder + "/benchmark.json" : options.benchmark_out),
-                                 "--benchmark_out_format=json", "--benchmark_format=" + options.benchmark_format};
-  if (!options.benchmark_filter.empty()) words.push_back("--benchmark_filter=" + options.benchmark_filter);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  int argc = static_cast<int>(argv.size());
-  argv.push_back(nullptr);
-  benchmark::Initialize(&argc, argv.data());
-  TableReporter silent;
-  benchmark::RunSpecifiedBenchmarks(own_table ? &silent : nullptr);
+  }
   progress.clear();
+  report_to_google_benchmark(options, job.folder, told);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (const std::string text = clocks_warning(told); !text.empty()) fmt::print(stderr, "smla: {}\n", text);
   fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), job.folder);
   if (result.signal != 0)
-    fmt::print("interrupted by signal {}: {} of {} pairs are in the report; go on with: {}\n", result.signal, result.timed, result.planned,
+    fmt::print("interrupted by signal {}: {} of {} rows are in the report; go on with: {}\n", result.signal, result.timed, result.planned,
                resume_command(options));
   std::fflush(stdout);
   return result;

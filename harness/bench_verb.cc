@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/bench.h"
+#include "harness/cards.h"
 #include "harness/verbs.h"
 #include "reports/run_files.h"
 
 namespace smla {
+namespace {
+
+int bench_on(const Options& options) {
+  const Job job(options);
+  const SweepResult checked = sweep_accuracy(job, false);
+  if (checked.exit_status() != 0) return print_tail(checked, job), checked.exit_status();
+  const BenchResult timed = bench_pairs(job, checked.passed);
+  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, checked.wall_s + timed.wall_s});
+  return timed.exit_status();
+}
+
+}  // namespace
 
 int verb_bench(int argc, char** argv) {
   Options options;
@@ -11,12 +24,7 @@ int verb_bench(int argc, char** argv) {
   if (!parse_flags("throughput of kernels that passed the same case first", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc,
                    argv))
     return 0;
-  const Job job(options);
-  const SweepResult checked = sweep_accuracy(job, false);
-  if (checked.exit_status() != 0) return print_tail(checked, job), checked.exit_status();
-  const BenchResult timed = bench_pairs(job, checked.passed);
-  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, checked.wall_s + timed.wall_s});
-  return timed.exit_status();
+  return on_each_card(options, bench_on);
 }
 
 }  // namespace smla

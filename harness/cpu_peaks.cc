@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -15,7 +16,7 @@ namespace smla {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr int64_t kPool_bytes = 256 << 20, kRow_bytes = 1152;
+constexpr int64_t kPool_bytes = 256 << 20;
 
 double thread_seconds() {
   timespec time;
@@ -79,15 +80,22 @@ CpuPeaks measure_cpu_peaks(int threads) {
   const double read_s = best_seconds(peaks.threads, [&](int i) { read_bytes(pool.data() + i * share, share); });
   peaks.read_gbps = static_cast<double>(share) * peaks.threads / read_s / 1e9;
 
-  const int64_t rows = kPool_bytes / kRow_bytes, visits = rows / peaks.threads;
-  const double gather_s = best_seconds(peaks.threads, [&](int i) {
-    uint64_t state = 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(i + 1);
-    for (int64_t visit = 0; visit < visits; ++visit) {
-      state = state * 6364136223846793005ull + 1442695040888963407ull;
-      read_bytes(pool.data() + static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(rows)) * kRow_bytes, kRow_bytes);
-    }
-  });
-  peaks.gather_gbps = static_cast<double>(visits) * peaks.threads * kRow_bytes / gather_s / 1e9;
+  const int64_t half = share / 2;
+  const double copy_s =
+      best_seconds(peaks.threads, [&](int i) { std::memcpy(pool.data() + i * share + half, pool.data() + i * share, static_cast<size_t>(half)); });
+  peaks.copy_gbps = static_cast<double>(2 * half) * peaks.threads / copy_s / 1e9;
+
+  for (size_t format = 0; format < 2; ++format) {
+    const int64_t row_bytes = kGatherRow_bytes[format], rows = kPool_bytes / row_bytes, visits = rows / peaks.threads;
+    const double gather_s = best_seconds(peaks.threads, [&](int i) {
+      uint64_t state = 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(i + 1);
+      for (int64_t visit = 0; visit < visits; ++visit) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        read_bytes(pool.data() + static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(rows)) * row_bytes, row_bytes);
+      }
+    });
+    peaks.gather_gbps[format] = static_cast<double>(visits) * peaks.threads * static_cast<double>(row_bytes) / gather_s / 1e9;
+  }
   return peaks;
 }
 

@@ -1,21 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "harness/cpu_peaks.h"
+#include "harness/cuda/gpu_probe.h"
 #include "harness/options.h"
+#include "harness/peaks.h"
 #include "harness/verbs.h"
 #include "reports/env.h"
 
 namespace smla {
+namespace {
+
+void print_peaks(const Peaks& peaks) {
+  for (const Peak& peak : peaks.all) fmt::print("  {:<24} {:>9.4g}   {}\n", peak.name, peak.value, peak.how);
+}
+
+void print_gpu(int ordinal) {
+  std::string why;
+  const std::optional<GpuInfo> gpu = probe_gpu(ordinal, why);
+  if (!gpu) {
+    fmt::print("no GPU {}: {}\n", ordinal, why);
+    return;
+  }
+  const auto known = [](double value, const char* unit) { return value > 0 ? fmt::format("{:g} {}", value, unit) : std::string("unknown"); };
+  fmt::print("sm_{}  {}  GPU {} {}\n", gpu->cc, gpu->name, ordinal, gpu->uuid);
+  fmt::print("  {} SMs, {:.1f} GB, L2 {:.1f} MB, shared memory {} bytes a block, driver {}, CUDA {}, power limit {}, ECC {}\n", gpu->sm_count,
+             static_cast<double>(gpu->memory_bytes) / 1e9, static_cast<double>(gpu->l2_bytes) / 1e6, gpu->smem_optin_bytes,
+             gpu->driver_version.empty() ? "unknown" : gpu->driver_version, gpu->cuda_version, known(gpu->power_limit_w, "W"),
+             gpu->ecc.empty() ? "unknown" : gpu->ecc);
+  print_peaks(measure_peaks("cuda", ordinal, 0));
+}
+
+}  // namespace
 
 int verb_device(int argc, char** argv) {
   Options options;
-  if (!parse_flags("what is here: cores, cache, and the peaks measured now", kRunning, options, argc, argv)) return 0;
-  const CpuPeaks peaks = measure_cpu_peaks(options.threads);
+  if (!parse_flags("what is here: cores, GPUs, and the peaks measured now", kRunning, options, argc, argv)) return 0;
+  for (int ordinal : options.gpus.empty() ? std::vector<int>{0} : options.gpus) print_gpu(ordinal);
   fmt::print("cpu_x86_64  {}\n", machine().cpu_model);
-  fmt::print("  threads      {}\n  last cache   {:.1f} MB\n", peaks.threads, static_cast<double>(peaks.l3_bytes) / 1e6);
-  fmt::print("  fp32 fma     {:.3f} TFLOP/s\n  read         {:.1f} GB/s\n  gather       {:.1f} GB/s (rows of 1152 bytes at random)\n",
-             peaks.fma_tflops, peaks.read_gbps, peaks.gather_gbps);
+  print_peaks(measure_peaks("cpu", 0, options.threads));
   return 0;
 }
 

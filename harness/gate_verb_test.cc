@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs compare and gate as called: files in, files and exit status out. The rules themselves: reports/gate_test.cc, reports/compare_test.cc.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
+#include "harness/bench.h"
 #include "harness/exit_status.h"
 #include "harness/verbs.h"
 #include "reports/report_file.h"
@@ -108,6 +114,116 @@ TEST_CASE("gate: bad input is exit status 3, nothing to judge is 4") {
   write(run, accuracy(), {timing("k", 100)});
   CHECK(smla_says({"gate", "--baseline", base, "--out", out, "--markdown", "/proc/nowhere/gate.md"}) == kUsage);
   CHECK(smla_says({"gate", "--baseline", base, "--out", out, "--max-los", "1"}) == kUsage);
+}
+
+namespace {
+
+/// The one line that `smla` says on stderr, and its exit status.
+struct Said {
+  int status;
+  std::string line;
+};
+Said said(const std::vector<std::string>& words, const std::string& file) {
+  std::fflush(stderr);
+  const int kept = dup(STDERR_FILENO), to = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  dup2(to, STDERR_FILENO);
+  const int status = smla_says(words);
+  std::fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  ::close(to), ::close(kept);
+  return {status, read_text_file(file)};
+}
+
+}  // namespace
+
+TEST_CASE("gate and compare: what cannot be compared is one line, with the file and what is wrong") {
+  const Folders folders;
+  const std::string base = folders.top + "/baselines/sm_90", out = folders.top + "/out", run = out + "/sm_90";
+  ThroughputRow good = timing("k", 123.25), other = good;
+  good.device_name = other.device_name = "Card A";
+  good.power_limit_w = other.power_limit_w = 700;
+  const auto edited = [&](const std::string& from, const std::string& to) {
+    write(run, accuracy(), {good});
+    std::string text = read_text_file(run + "/throughput.csv");
+    REQUIRE(text.find(from) != text.npos);
+    text.replace(text.rfind(from), from.size(), to);
+    write_text_file(run + "/throughput.csv", text);
+  };
+  const auto refused = [&](const std::string& why) {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"gate", "--baseline", base, "--out", out}, {"compare", base, run}}) {
+      const Said what = said(words, folders.top + "/stderr");
+      INFO(words[0] << ": " << what.line);
+      CHECK(what.status == kUsage);
+      CHECK_THAT(what.line, ContainsSubstring(why));
+      CHECK(std::count(what.line.begin(), what.line.end(), '\n') == 1);
+      CHECK(what.line.starts_with("smla: "));
+    }
+  };
+  write(base, accuracy(), {good});
+
+  other.device_name = "Card B";
+  write(run, accuracy(), {other});
+  refused("was measured on Card A (sm_90, power limit 700 W");
+  other = good;
+  other.power_limit_w = 500;
+  write(run, accuracy(), {other});
+  refused("power limit 500 W");
+  other = good;
+  other.ecc = true;
+  write(run, accuracy(), {other});
+  refused("ECC on");
+  edited("\n2,", "\n7,");
+  refused("throughput.csv:2: column schema_version: 7 under the header of version 2");
+  edited("repro,", "repro_line,");
+  refused("throughput.csv:1: column 98 is \"repro_line\", expected \"repro\"");
+  edited(",123.25,", ",nan,");
+  refused("throughput.csv:2: column time_us_median: \"nan\" is not a finite");
+  edited(",123.25,", ",-123.25,");
+  refused("column time_us_median: \"-123.25\"");
+  edited(",123.25,", ",,");
+  refused("column time_us_median: a passed row needs a time above 0");
+  edited(",123.25,", ",0,");
+  refused("column time_us_median: a passed row needs a time above 0");
+  write(run, accuracy(), {good});
+  write_text_file(run + "/throughput.csv", "");
+  refused("throughput.csv: is empty: no header");
+  std::filesystem::remove(run + "/throughput.csv");
+  refused("throughput.csv");
+  write(run, accuracy(), {good});
+  SampleRow negative;
+  negative.arch = "sm_90";
+  negative.kernel = "k";
+  ReportWriter<SampleRow>(run).append(negative);
+  refused("samples.csv:2: column time_us: a sample needs a time above 0");
+  std::filesystem::remove(run + "/samples.csv");
+
+  // One sample is no error: there is a ratio, and no verdict.
+  other = good;
+  other.samples = 1;
+  other.time_us_median = other.time_us_q1 = other.time_us_q3 = 500;
+  write(run, accuracy(), {other});
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out, "--markdown", out + "/gate.md"}) == kAllGreen);
+  CHECK_THAT(read_text_file(out + "/gate.md"), ContainsSubstring("1 samples are too few for an interval"));
+  // Rows that are missing are red, not passed over.
+  write(run, accuracy(), {});
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out, "--markdown", out + "/gate.md"}) == kThroughputRed);
+  CHECK_THAT(read_text_file(out + "/gate.md"), ContainsSubstring("time_lost"));
+  // Not to be written.
+  write(run, accuracy(), {good});
+  const Said unwritable = said({"gate", "--baseline", base, "--out", out, "--junit", "/proc/nowhere/gate.xml"}, folders.top + "/stderr");
+  CHECK(unwritable.status == kUsage);
+  CHECK_THAT(unwritable.line, ContainsSubstring("smla: cannot write /proc/nowhere/gate.xml"));
+}
+
+TEST_CASE("clocks that cannot be read are said once, where a GPU was timed") {
+  ThroughputRow row = timing("k", 100);
+  CHECK_THAT(clocks_warning(std::vector{row}), ContainsSubstring("cannot be read (no NVML)"));
+  ThroughputRow read = row;
+  read.sm_clock_mhz_median = 1980;
+  CHECK(clocks_warning(std::vector{row, read}).empty());
+  row.arch = "cpu_x86_64";
+  CHECK(clocks_warning(std::vector{row}).empty());
+  CHECK(clocks_warning({}).empty());
 }
 
 TEST_CASE("compare: two reports, or two kernels of one") {

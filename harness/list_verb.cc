@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "harness/cards.h"
 #include "harness/checks.h"
 #include "harness/session.h"
 #include "harness/verbs.h"
@@ -11,8 +12,14 @@
 namespace smla {
 namespace {
 
-void list_cases(const Options& options) {
-  for (const PlannedCase& planned : plan_cases(options)) fmt::print("{}  {}\n", case_id(planned.c()), to_line(planned.c()));
+/// With several GPUs, also which one a case is pinned to.
+void list_cases(const Options& asked) {
+  Options options = asked;
+  resolve_cards(options);
+  for (const PlannedCase& planned : plan_cases(options)) {
+    if (options.gpus.size() > 1) fmt::print("gpu {}  ", options.gpus[card_of(options, planned.c())]);
+    fmt::print("{}  {}\n", case_id(planned.c()), to_line(planned.c()));
+  }
 }
 
 void list_kernels(const Options& options) {

@@ -81,28 +81,35 @@ void add_checking(CLI::App& app, Options& options) {
 void add_timing(CLI::App& app, Options& options) {
   app.option_defaults()->group("Timing");
   add_word(app, "--cache", options.cache, {"cold", "warm", "both"}, "state of the cache before a timed call");
-  app.add_option_function<std::string>(
-         "--timing",
-         [&](const std::string& word) {
-           constexpr std::string_view names[] = {"event", "graph"};
-           if (word != "event" && word != "graph") throw_unknown_value("--timing", word, names, 2);
-           options.graph = word == "graph";
-         },
-         "how calls are timed on a GPU")
-      ->type_name("event|graph");
-  add_text(app, "--min-samples", "N", "at least so many samples",
+  add_word(app, "--timing", options.timing, {"event", "graph", "both"}, "single calls between events, replayed graphs of many calls, or both (GPU)");
+  add_text(app, "--min-samples", "N", "so many samples before sampling may stop for being quiet (20 on a GPU, 5 on a CPU)",
            [&](const std::string& s) { options.min_samples = static_cast<int>(parse_count("--min-samples", s, 1)); });
-  app.add_option("--max-noise", options.max_noise, "stop when the median's confidence interval is under this share of it")
+  app.add_option("--max-noise", options.max_noise,
+                 "stop when half the median's 95 % interval is under this share of it (0.005 on a GPU, 0.02 on a CPU)")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--max-time", options.max_time_s, "stop after so many seconds a (case, kernel)")->check(CLI::PositiveNumber);
+  app.add_option("--max-time", options.max_time_s, "stop after so many seconds a kernel, timing and cache state of a case")
+      ->check(CLI::PositiveNumber);
   app.add_option("--benchmark_out", options.benchmark_out, "as in Google Benchmark")->type_name("FILE");
   app.add_option("--benchmark_format", options.benchmark_format, "as in Google Benchmark")->type_name("console|json|csv");
   app.add_option("--benchmark_filter", options.benchmark_filter, "as in Google Benchmark")->type_name("REGEX");
 }
 
+void add_gpus(CLI::App& app, Options& options) {
+  add_text(app, "--gpu", "LIST|all", "GPUs by ordinal, joined by commas: each case is pinned to one by its hash, one works at a time",
+           [&](const std::string& text) {
+             options.all_gpus = text == "all";
+             options.gpus.clear();
+             for (size_t from = 0; !options.all_gpus && from <= text.size();) {
+               const size_t comma = std::min(text.find(',', from), text.size());
+               options.gpus.push_back(static_cast<int>(parse_count("--gpu", std::string_view(text).substr(from, comma - from), 0)));
+               from = comma + 1;
+             }
+           });
+}
+
 void add_running(CLI::App& app, Options& options) {
   app.option_defaults()->group("Running");
-  app.add_option("--gpu", options.gpus, "GPUs by ordinal")->delimiter(',')->type_name("LIST");
+  add_gpus(app, options);
   app.add_option("--case-timeout", options.case_timeout_s, "seconds after which a worker that answers nothing is killed")->check(CLI::PositiveNumber);
   add_text(app, "--threads", "N", "threads of CPU kernels and of the oracle",
            [&](const std::string& s) { options.threads = static_cast<int>(parse_count("--threads", s, 1)); });
@@ -147,6 +154,7 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
   if (groups & kListing) {
     app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
     app.add_option("--arch", options.arch, "support: on a GPU of this architecture, whether one is here or not")->type_name("sm_120");
+    add_gpus(app, options);
   }
   if (groups & kChoosing) add_choosing(app, options);
   if (groups & kChecking) add_checking(app, options);
@@ -229,7 +237,7 @@ std::string asked_flags(const Options& options) {
   if (options.verb == "check") return text;
   const Options usual;
   if (options.cache != usual.cache) text += options.cache == CacheState::warm ? " --cache warm" : " --cache both";
-  if (options.graph) text += " --timing graph";
+  if (options.timing != usual.timing) text += options.timing == Timing::graph ? " --timing graph" : " --timing both";
   if (options.min_samples != usual.min_samples) text += fmt::format(" --min-samples {}", options.min_samples);
   if (options.max_noise != usual.max_noise) text += fmt::format(" --max-noise {}", options.max_noise);
   if (options.max_time_s != usual.max_time_s) text += fmt::format(" --max-time {}", options.max_time_s);

@@ -2,14 +2,18 @@
 // Flags of the program: one struct, and the groups of flags that verbs share.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace smla {
 
+struct Case;
+
 enum class ProgressKind : int32_t { automatic, plain, none };
 enum class Accept : int32_t { declared, reference };  // whose precision judges: what the kernel declared, or P and out in q's type and the rest exact
 enum class CacheState : int32_t { cold, warm, both };
+enum class Timing : int32_t { event, graph, both };  // on a GPU; a CPU knows the wall clock only
 
 struct Options {
   std::string verb, command;  // command: as it was called, in shell words
@@ -26,12 +30,15 @@ struct Options {
   Accept accept = Accept::declared;
   // timing
   CacheState cache = CacheState::cold;
-  bool graph = false;
-  int min_samples = 5;
-  double max_noise = 0.02, max_time_s = 1;
+  Timing timing = Timing::event;
+  int min_samples = 0;   // 0: 20 on a GPU, 5 on a CPU
+  double max_noise = 0;  // 0: 0.005 on a GPU, 0.02 on a CPU
+  double max_time_s = 1;
   std::string benchmark_out, benchmark_format = "console", benchmark_filter;
   // running
   std::vector<int> gpus;
+  bool all_gpus = false;                       // --gpu all; harness/cards.h
+  std::function<bool(const Case&)> keep_case;  // one card's share; empty: all
   double case_timeout_s = 60;
   int threads = 0;                          // of kernels and oracle; 0 = all
   std::string out = "reports/out", resume;  // resume: the OUT of the run to go on with

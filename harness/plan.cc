@@ -93,6 +93,7 @@ std::vector<PlannedCase> plan_cases(const Options& options) {
       if (!std::regex_search(line, regex)) return true;
     for (const std::regex& regex : drop)
       if (std::regex_search(line, regex)) return true;
+    if (options.keep_case && !options.keep_case(planned.c())) return true;
     return !in_shard(planned.c(), options.shard_index, options.shard_count) || !seen.insert(case_id(planned.c())).second;
   });
   if (plan.empty()) throw NothingMatched(fmt::format("no case is left of {}: look at --filter, --skip and --shard", before));

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "harness/cards.h"
 #include "harness/checks.h"
 #include "harness/exit_status.h"
 #include "smla_catch.h"
@@ -138,4 +139,38 @@ TEST_CASE("a contract excludes what it says it excludes") {
   CHECK_THAT(excluded(minus_one, beyond), ContainsSubstring("minus_one"));
   CHECK_THAT(excluded(negative, beyond), ContainsSubstring("negative"));
   CHECK(excluded(minus_one, holes).empty());
+}
+
+TEST_CASE("several cards: every case is on exactly one, the work goes card by card, and the worst status counts") {
+  Options options;
+  options.suites = {"quick"};
+  options.gpus = {4, 5, 7};
+  const size_t all = plan_cases(options).size();
+  std::set<std::string> seen;
+  std::vector<int> cards;
+  const auto work = [&](const Options& one) {
+    REQUIRE(one.gpus.size() == 1);
+    cards.push_back(one.gpus[0]);
+    const std::vector<PlannedCase> mine = plan_cases(one);
+    CHECK(mine.size() > all / 6);  // about a third each
+    for (const PlannedCase& planned : mine) {
+      CHECK(seen.insert(case_id(planned.c())).second);
+      CHECK(options.gpus[card_of(options, planned.c())] == one.gpus[0]);
+    }
+    return one.gpus[0] == 5 ? kThroughputRed : kAllGreen;
+  };
+  CHECK(on_each_card(options, work) == kThroughputRed);
+  CHECK(seen.size() == all);
+  CHECK(cards == std::vector<int>{4, 5, 7});
+
+  const auto ends_with = [&](std::vector<int> statuses) {
+    size_t next = 0;
+    return on_each_card(options, [&](const Options&) { return statuses.at(next++); });
+  };
+  CHECK(ends_with({kNoPass, kAllGreen, kNoPass}) == kAllGreen);
+  CHECK(ends_with({kNoPass, kNoPass, kNoPass}) == kNoPass);
+  CHECK(ends_with({kThroughputRed, kCorrectnessRed, kAllGreen}) == kCorrectnessRed);
+  CHECK(ends_with({kAllGreen, 128 + 2}) == 128 + 2);  // and the third card is not begun
+  options.gpus = {3};
+  CHECK(on_each_card(options, [&](const Options& one) { return static_cast<int>(plan_cases(one).size()); }) == static_cast<int>(all));
 }

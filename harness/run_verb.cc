@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "harness/bench.h"
+#include "harness/cards.h"
 #include "harness/exit_status.h"
 #include "harness/verbs.h"
 #include "reports/run_files.h"
@@ -18,11 +19,7 @@ std::vector<PassedPair> to_be_timed(const Job& job, std::vector<PassedPair> pass
   return passed;
 }
 
-}  // namespace
-
-int verb_run(int argc, char** argv) {
-  Options options;
-  if (!parse_flags("check, then bench: both reports", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc, argv)) return 0;
+int run_on(const Options& options) {
   const Job job(options);
   const SweepResult checked = sweep_accuracy(job, true);
   int status = checked.exit_status();
@@ -35,6 +32,14 @@ int verb_run(int argc, char** argv) {
   write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, wall_s});
   print_tail(checked, job);
   return status;
+}
+
+}  // namespace
+
+int verb_run(int argc, char** argv) {
+  Options options;
+  if (!parse_flags("check, then bench: both reports", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc, argv)) return 0;
+  return on_each_card(options, run_on);
 }
 
 }  // namespace smla

@@ -27,7 +27,8 @@ struct PassedPair {
   Candidate candidate;
   struct Bits {
     uint64_t out_hash = 0, lse_hash = 0;
-    bool has_lse = true, deterministic = false;
+    bool has_lse = true;
+    Contract contract;
   };
   std::optional<Bits> bits;  // empty: it passed in the run that is resumed (judge_again)
   CaseResult about;          // without pairs: what common_of wants to know of the case

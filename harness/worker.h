@@ -61,28 +61,48 @@ struct RunReply {
   std::string stdout_text, stderr_text;                                        // what the kernel printed, if anything: the last few KiB
 };
 
-/// Raw samples of one kernel, timed in the worker (harness/sampler.h judges them).
+/// One thing that is timed, in turn with the others of its request.
+struct Lane {
+  /// kernel: the case. dense: the kernel over the whole context of the same requests. dense_topk: over as many keys of each as the case selects.
+  /// gather: nothing but loads of the rows that the case names. empty: a launch of nothing.
+  enum class Work : int32_t { kernel, dense, dense_topk, gather, empty };
+  Work work = Work::kernel;
+  std::string kernel;  // gather, empty: any of the device
+  bool graph = false;  // a sample is a replayed graph of many calls; else one call between two events
+  bool cold = true;    // what a call reads is not in the last-level cache; else the same call came directly before
+  bool operator==(const Lane&) const = default;
+};
 struct TimeRequest {
   Case c;
-  std::string kernel;
-  bool cold = true, graph = false;
-  int min_samples = 5;
-  double max_time_s = 2, max_noise = 0.02;
+  std::vector<Lane> lanes;  // all of one device
+  int min_samples = 5;      // of each lane before it may stop for being quiet
+  double max_time_s = 2;    // of each lane
+  double max_noise = 0.02;  // half the 95 % interval of the median, over it
   int threads = 0;
   double deadline_s = 120;
 };
-struct TimeReply {
-  Status status = Status::pass;
+/// Raw samples of one lane, in the order of the rounds: in each round every lane that is not done takes one.
+struct LaneReply {
+  Status status = Status::pass;  // fail: what it launches is not on the stream it was given
   std::string detail;
-  std::vector<double> time_us;  // one a sample
+  std::vector<double> time_us;       // of one call
+  std::vector<int64_t> round;        // [samples], ascending
+  std::vector<double> sm_clock_mhz;  // [samples], 0 = unknown
+  std::vector<uint64_t> throttle;    // [samples] bits, see harness/cuda/nvml.h
   int calls_per_sample = 1;
-  int discarded = 0;
   double cold_ratio = 0;  // bytes touched between two uses of the same bytes, over l2_bytes
-  int64_t l2_bytes = 0, workspace_bytes = 0;
   double prepare_us = 0, host_launch_us = 0;
+  double mem_clock_mhz = 0, power_w_median = 0, temperature_c_max = 0;  // 0 = unknown
   int32_t splits_used = 0;
+  int64_t workspace_bytes = 0;
   std::string stop_reason;                   // noise | max_time
-  std::vector<uint64_t> out_hash, lse_hash;  // of the last timed call
+  std::vector<uint64_t> out_hash, lse_hash;  // of the last timed call, over outputs that were filled before it
+};
+struct TimeReply {
+  Status status = Status::pass;  // not pass: the worker died, or inputs were changed; no lane says anything
+  std::string detail;
+  int64_t l2_bytes = 0;
+  std::vector<LaneReply> lanes;  // as asked
 };
 
 struct KernelInfo {

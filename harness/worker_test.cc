@@ -474,35 +474,46 @@ TEST_CASE("a daemon that a kernel started does not outlive its worker") {
   CHECK(processes() < before);  // the worker went as well
 }
 
-TEST_CASE("timing: samples, why it stopped, how cold it was") {
+TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") {
   TimeRequest request;
   request.c = parse_line(kLine);
-  request.kernel = "slow";
+  request.lanes = {{Lane::Work::kernel, "slow", false, true},  {Lane::Work::kernel, "slow", false, false},
+                   {Lane::Work::gather, "slow", false, true},  {Lane::Work::empty, "slow", false, false},
+                   {Lane::Work::kernel, "error", false, true}, {Lane::Work::kernel, "declines", false, true},
+                   {Lane::Work::kernel, "slow", true, true}};
   request.threads = 1;
   request.max_time_s = 0.3;
   request.max_noise = 1e9;
-  for (bool cold : {true, false}) {
-    request.cold = cold;
-    const TimeReply reply = worker().time(request);
-    INFO(reply.detail);
-    REQUIRE(reply.status == Status::pass);
-    CHECK(reply.time_us.size() >= 5);
-    for (double us : reply.time_us) CHECK(us > 2000);
-    CHECK(reply.stop_reason == "noise");
-    CHECK((cold ? reply.cold_ratio >= 1 : reply.cold_ratio == 0));
-    CHECK(reply.l2_bytes > 0);
-    CHECK(reply.out_hash == worker().run(ask("slow")).out_hash);
+  const TimeReply reply = worker().time(request);
+  INFO(reply.detail);
+  REQUIRE(reply.status == Status::pass);
+  REQUIRE(reply.lanes.size() == request.lanes.size());
+  CHECK(reply.l2_bytes > 0);
+  const std::vector<uint64_t> answered = worker().run(ask("slow")).out_hash;
+  for (size_t i = 0; i < 4; ++i) {
+    const LaneReply& lane = reply.lanes[i];
+    INFO(i << " " << lane.detail);
+    REQUIRE(lane.status == Status::pass);
+    CHECK(lane.time_us.size() == 6);  // min_samples, and the closing one over filled outputs
+    CHECK(lane.round.size() == lane.time_us.size());
+    CHECK(lane.round.back() == 5);  // nobody had two samples in a round
+    CHECK(lane.stop_reason == "noise");
+    CHECK((request.lanes[i].cold ? lane.cold_ratio >= 1 : lane.cold_ratio == 0));
+    if (i < 2) CHECK(lane.out_hash == answered);
+    for (double us : lane.time_us) CHECK((i < 2 ? us > 2000 : us < 2000));
   }
+  CHECK(reply.lanes[4].status == Status::crash);
+  CHECK_THAT(reply.lanes[4].detail, ContainsSubstring("tile count 0"));
+  CHECK(reply.lanes[5].status == Status::unsupported);
+  CHECK(reply.lanes[6].status == Status::skipped);  // no graphs on a CPU
+  CHECK_THAT(reply.lanes[6].detail, ContainsSubstring("graph replay needs a GPU"));
+
   request.max_noise = 0;
-  CHECK(worker().time(request).stop_reason == "max_time");
-  request.kernel = "error";
-  CHECK(worker().time(request).status == Status::crash);
-  request.kernel = "declines";
-  CHECK(worker().time(request).status == Status::unsupported);
-  request.kernel = "write_inputs";
-  CHECK_THAT(worker().time(request).detail, ContainsSubstring(" of 1024 was written"));
+  request.lanes = {{Lane::Work::kernel, "slow", false, false}};
+  CHECK(worker().time(request).lanes.at(0).stop_reason == "max_time");
+  request.lanes = {{Lane::Work::kernel, "write_inputs", false, false}};
+  const TimeReply changed = worker().time(request);
+  CHECK(changed.status == Status::crash);
+  CHECK_THAT(changed.detail, ContainsSubstring("indices: byte 8 of 1024 was written"));
   next_request_works();
-  request.graph = true;
-  request.kernel = "slow";
-  CHECK(worker().time(request).status == Status::skipped);
 }

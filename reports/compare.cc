@@ -30,6 +30,7 @@ struct Noise {
   double log_error = 0;
   std::string from;
   int64_t samples = 0;
+  int64_t independent = 0;  // rounds, where there are several, else samples: what log_error was estimated from
 };
 Noise noise_of(const TimedSet& set, const ThroughputRow& row, int resamples) {
   Noise noise;
@@ -41,6 +42,7 @@ Noise noise_of(const TimedSet& set, const ThroughputRow& row, int resamples) {
     if (count == noise.samples && count > 0) {
       noise.log_error = log_median_error(found->second, resamples);
       noise.from = "samples";
+      noise.independent = found->second.size() > 1 ? std::ssize(found->second) : count;
       return noise;
     }
     unused = fmt::format(" (samples.csv holds {} of {})", count, noise.samples);
@@ -48,6 +50,7 @@ Noise noise_of(const TimedSet& set, const ThroughputRow& row, int resamples) {
   if (row.time_us_q1 && row.time_us_q3 && noise.samples > 0) {
     noise.log_error = log_median_error(Quartiles{*row.time_us_q1, *row.time_us_median, *row.time_us_q3}, noise.samples);
     noise.from = "quartiles" + unused;
+    noise.independent = noise.samples;
   }
   return noise;
 }
@@ -78,6 +81,7 @@ void measure(Comparison& c, const TimedSet& a, const TimedSet& b, const CompareO
   else if (noise_a.from.empty() || noise_b.from.empty()) c.note = "neither samples nor quartiles: no interval";
   else {
     c.log_error = std::hypot(noise_a.log_error, noise_b.log_error);
+    c.dof = static_cast<double>(std::max<int64_t>(1, std::min(noise_a.independent, noise_b.independent) - 1));
     c.interval_from = noise_a.from == noise_b.from ? noise_a.from : noise_a.from + " / " + noise_b.from;
   }
 }
@@ -160,13 +164,13 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
     measure(c, a, b, options);
     if (c.interval_from.empty()) continue;
     const double beyond = std::fabs(std::log(*c.ratio)) - std::log1p(options.margin);
-    p.push_back(c.log_error > 0 ? std::min(1.0, 2 * normal_cdf(-beyond / c.log_error)) : beyond > 0 ? 0.0 : 1.0);
+    p.push_back(c.log_error > 0 ? std::min(1.0, 2 * student_cdf(-beyond / c.log_error, c.dof)) : beyond > 0 ? 0.0 : 1.0);
     tested.push_back(&c);
   }
   const std::vector<double> levels = holm_levels(p, options.alpha);
   for (size_t i = 0; i < tested.size(); ++i) {
     Comparison& c = *tested[i];
-    const double z = normal_quantile(1 - levels[i] / 2), reach = z * c.log_error;
+    const double z = student_quantile(1 - levels[i] / 2, c.dof), reach = z * c.log_error;
     c.ratio_lo = *c.ratio * std::exp(-reach);
     c.ratio_hi = *c.ratio * std::exp(reach);
     c.detectable = (1 + options.margin) * std::exp((z + kPowerZ) * c.log_error) - 1;
@@ -200,10 +204,11 @@ std::vector<BestKernel> best_kernels(const TimedSet& set, int resamples) {
     if (b.best == nullptr || *row->time_us_median < *b.best->time_us_median) b = {row, b.best};
     else if (b.next == nullptr || *row->time_us_median < *b.next->time_us_median) b.next = row;
   }
-  const double z = normal_quantile(0.975);
   for (BestKernel& b : all) {
     if (b.next == nullptr) continue;
     const Noise best = noise_of(set, *b.best, resamples), next = noise_of(set, *b.next, resamples);
+    const int64_t independent = std::max<int64_t>(2, std::min(best.independent, next.independent));
+    const double z = student_quantile(0.975, static_cast<double>(independent - 1));
     b.clear = !best.from.empty() && !next.from.empty() && std::min(best.samples, next.samples) >= kMinSamples &&
               std::log(*b.next->time_us_median / *b.best->time_us_median) > z * std::hypot(best.log_error, next.log_error);
   }

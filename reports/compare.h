@@ -40,6 +40,7 @@ struct Comparison {
   Measure ratio;               // time of b over time of a: over 1 is slower
   Measure ratio_lo, ratio_hi;  // at this test's Holm level
   double log_error = 0;        // standard error of log(ratio): what an A/A comparison of these two would show
+  double dof = 0;              // degrees of freedom of that error: those of the side with fewer rounds (or samples)
   Measure detectable;          // the least slowdown, as a fraction, that would have been called slower with 80 % power
   std::string interval_from;   // samples, quartiles, or "" where there is none; with the reason where samples were there and not used
   std::string note;
@@ -47,7 +48,8 @@ struct Comparison {
 };
 
 /// Rows match on (case_id, kernel, timing, cache). Throws UsageError naming both rows where two that match come from another device, power limit or
-/// ECC. A pair measured in another power state, or with fewer than 5 samples, is ambiguous. Interval: log ratio +- z * log_error; log_error by a
+/// ECC. A pair measured in another power state, or with fewer than 5 samples, is ambiguous. Interval: log ratio +- t * log_error, t by Student's
+/// distribution at the pair's Holm level; log_error by a
 /// seeded bootstrap of the medians from samples.csv, else from the quartiles. slower / faster: the interval lies beyond the margin. same: it lies
 /// within. ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what only `b` has.
 std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const CompareOptions& options = {});

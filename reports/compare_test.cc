@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -233,4 +234,26 @@ TEST_CASE("a folder is read with the samples beside it") {
   CHECK(read_timed(folder + "/throughput.csv").samples.begin()->second.size() == 5);
   std::filesystem::remove_all(folder);
   CHECK_THROWS_AS(read_timed(folder), UsageError);
+}
+
+TEST_CASE("an A/A sweep of few samples gives a false verdict no more often than it says") {
+  // 20 pairs of equal kernels a sweep; a sweep counts once, however many of its pairs are called. Margin 0: the interval alone decides.
+  for (int n : {5, 10, 20}) {
+    constexpr int kSweeps = 60, kPairs = 20;
+    int false_sweeps = 0;
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      Run a{.id = "a"}, b{.id = "b"};
+      for (int pair = 0; pair < kPairs; ++pair) {
+        const auto seed = static_cast<uint64_t>(((n * kSweeps + sweep) * kPairs + pair) * 2);
+        a.add(1 + pair, "k", times(seed * 977 + 1, 100, 0.01, n), n);
+        b.add(1 + pair, "k", times(seed * 977 + 978, 100, 0.01, n), n);
+      }
+      const TimedSet set_a = a.set(), set_b = b.set();
+      const auto all = compare(set_a, set_b, {.margin = 0, .resamples = 200});
+      false_sweeps +=
+          std::any_of(all.begin(), all.end(), [](const Comparison& c) { return c.verdict == Verdict::slower || c.verdict == Verdict::faster; });
+    }
+    INFO(n);
+    CHECK(false_sweeps <= 8);  // 5 % of 60 is 3; more than 8 has a chance of 1 %
+  }
 }

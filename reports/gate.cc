@@ -119,7 +119,7 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
                                     ? fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's {:.5g} µs, interval {:.4g} to {:.4g} from {}", where,
                                                   *c.b->time_us_median, *c.ratio, *c.a->time_us_median, *c.ratio_lo, *c.ratio_hi, c.interval_from)
                                     : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
-    if (c.verdict == Verdict::slower && *c.ratio - 1 > options.noise_factor * c.log_error) ledger.red(Rule::slower, row, figures, row.repro);
+    if (loses(c, options)) ledger.red(Rule::slower, row, figures, row.repro);
     else if (c.note.empty() && c.ratio_hi && *c.ratio_hi <= 1 + options.max_loss) ++result.times_same_or_faster;
     else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
   }
@@ -180,7 +180,10 @@ std::map<std::string, std::string> words(const std::string& declared) {
 template <class Row>
 std::string file_text(const std::vector<Row>& rows) {
   std::string text = csv_line(header<Row>());
-  for (const Row& row : rows) text += csv_line(to_cells(row));
+  for (Row row : rows) {
+    row.schema_version = kSchemaVersion;  // an older row is widened
+    text += csv_line(to_cells(row));
+  }
   return text;
 }
 
@@ -225,6 +228,10 @@ std::string contract_change(const std::string& baseline, const std::string& decl
     changes.push_back(fmt::format("{}={} was {}", key, new_value, old_value));
   }
   return changes.empty() ? "" : fmt::format("declares {}", fmt::join(changes, ", "));
+}
+
+bool loses(const Comparison& c, const GateOptions& options) {
+  return c.verdict == Verdict::slower && *c.ratio - 1 > options.noise_factor * c.log_error;
 }
 
 GateResult gate(const GateInput& input, const GateOptions& options) {

@@ -51,6 +51,9 @@ struct Finding {
   std::string case_line, kernel, text, repro;
 };
 
+/// Whether the loss is beyond what is allowed and beyond noise: red. The comparison's margin is max_loss.
+bool loses(const Comparison& comparison, const GateOptions& options);
+
 struct GateResult {
   std::vector<Finding> findings;
   std::vector<GeomeanRow> means;                         // time over the baseline's

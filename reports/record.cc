@@ -104,9 +104,9 @@ std::vector<Field<Row>> joined(std::vector<Field<Row>> fields, const std::vector
 }
 
 // Columns at schema version 1, 2, ... Append to a list, never change what stands.
-constexpr size_t kAccuracyWidths[] = {82};
-constexpr size_t kThroughputWidths[] = {98};
-constexpr size_t kSampleWidths[] = {14};
+constexpr size_t kAccuracyWidths[] = {82, 82};
+constexpr size_t kThroughputWidths[] = {98, 101};
+constexpr size_t kSampleWidths[] = {14, 14};
 
 }  // namespace
 
@@ -188,7 +188,10 @@ const std::vector<Field<ThroughputRow>>& fields<ThroughputRow>() {
                                                              F(ratio_ci95_lo),
                                                              F(ratio_ci95_hi),
                                                              F(verdict),
-                                                             F(repro)});
+                                                             F(repro),
+                                                             F(power_w_median),
+                                                             F(temperature_c_max),
+                                                             F(launch_floor_us)});
   return all;
 }
 

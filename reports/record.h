@@ -15,7 +15,7 @@
 
 namespace smla {
 
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 using Text = std::string;  // "" = missing
 using Count = std::optional<int64_t>;
@@ -91,6 +91,8 @@ struct ThroughputRow : Common {
   Measure dense_topk_time_us_median, baseline_time_us, ratio_vs_baseline, ratio_ci95_lo, ratio_ci95_hi;
   std::optional<Verdict> verdict;
   Text repro;
+  // since version 2
+  Measure power_w_median, temperature_c_max, launch_floor_us;
 };
 
 /// One row a timed sample, in the order measured. Joined to throughput.csv by run_id, case_id, kernel, timing, cache.

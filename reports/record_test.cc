@@ -34,7 +34,7 @@ const std::string kThroughput =
     "dense,"
     "dense_roof_us,sm_clock_mhz_median,mem_clock_mhz,clocks_locked,throttle_reasons,outputs_verified,verified_on_arch,splits_used,dense_topk_time_us_"
     "median,"
-    "baseline_time_us,ratio_vs_baseline,ratio_ci95_lo,ratio_ci95_hi,verdict,repro";
+    "baseline_time_us,ratio_vs_baseline,ratio_ci95_lo,ratio_ci95_hi,verdict,repro,power_w_median,temperature_c_max,launch_floor_us";
 const std::string kSamples =
     "schema_version,run_id,arch,case_id,kernel,timing,cache,round,sample,calls_per_sample,time_us,sm_clock_mhz,power_capped,discarded";
 
@@ -167,7 +167,21 @@ TEST_CASE("edited cells are refused with file, line and column") {
   refused(row, "page_straddling", "page_stradling", "page_straddling");  // the nearest known value
   refused(row, ",7,2048,", ",8,2048,", "column case_id");
   refused(row, "seed=7", "seed=8", "column case: ");
-  refused(row, "\n1,r1", "\n2,r1", "a.csv:2: column schema_version: 2 under the header of version 1");
+  refused(row, "\n2,r1", "\n1,r1", "a.csv:2: column schema_version: 1 under the header of version 2");
+  refused(row, "\n2,r1", "\n3,r1", "a.csv:2: column schema_version: 3 under the header of version 2");
+}
+
+TEST_CASE("a report of an older schema is read, its missing columns are missing") {
+  auto row = with_common<ThroughputRow>();
+  row.schema_version = 1;
+  row.power_w_median = 300;
+  std::vector<std::string> columns = header<ThroughputRow>(), cells = to_cells(row);
+  columns.resize(schema_widths<ThroughputRow>()[0]);
+  cells.resize(columns.size());
+  const auto report = parse_report<ThroughputRow>(csv_line(columns) + csv_line(cells), "a.csv");
+  REQUIRE(report.rows.size() == 1);
+  CHECK(report.rows[0].kernel == row.kernel);
+  CHECK_FALSE(report.rows[0].power_w_median.has_value());
 }
 
 TEST_CASE("headers: a prefix that was a version is known, all else refused") {

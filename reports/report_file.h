@@ -37,15 +37,16 @@ std::vector<std::string> to_cells(const Row& row) {
   return cells;
 }
 
-/// The schema version of a header: the one of `widths` whose columns it has. Throws UsageError naming the first column that differs, and what that
-/// looks like.
+/// The schema version of a header: the first of `widths` whose columns it has (versions that differ in another file only look alike). Throws
+/// UsageError naming the first column that differs, and what that looks like.
 int schema_of(const std::vector<std::string>& found, const std::vector<std::string>& newest, std::span<const size_t> widths,
               const std::string& origin);
 
 template <class Row>
 Report<Row> to_report(const Csv& csv) {
   if (csv.header.empty()) throw UsageError(csv.origin + ": is empty: no header");
-  const int version = schema_of(csv.header, header<Row>(), schema_widths<Row>(), csv.origin);
+  const auto widths = schema_widths<Row>();
+  const int version = schema_of(csv.header, header<Row>(), widths, csv.origin);
   Report<Row> report{csv.origin, {}, csv.torn};
   for (const std::vector<std::string>& cells : csv.rows) {
     Row row;
@@ -56,7 +57,8 @@ Report<Row> to_report(const Csv& csv) {
         field.read(row, std::span(cells).subspan(at, field.columns.size()));
         at += field.columns.size();
       }
-      if (row.schema_version != version)
+      if (row.schema_version < 1 || row.schema_version > std::ssize(widths) ||
+          widths[static_cast<size_t>(row.schema_version - 1)] != csv.header.size())
         throw UsageError(fmt::format("column schema_version: {} under the header of version {}", row.schema_version, version));
     } catch (const UsageError& error) { throw UsageError(report.at(report.rows.size()) + error.what()); }
     report.rows.push_back(std::move(row));

@@ -109,14 +109,47 @@ double geomean(std::span<const double> values) {
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
-double normal_quantile(double p) {
-  if (!(p > 0 && p < 1)) throw std::invalid_argument("normal_quantile: p outside (0, 1)");
-  double lo = -40, hi = 40;  // bisection on the tail that keeps its digits
+namespace {
+
+/// The x at which the ascending `cdf` comes to p.
+template <class F>
+double inverse(double p, F&& cdf) {
+  if (!(p > 0 && p < 1)) throw std::invalid_argument("quantile of a distribution: p outside (0, 1)");
+  double lo = -40, hi = 40;
+  while (cdf(lo) > p) lo *= 2;
+  while (cdf(hi) < p) hi *= 2;
   for (int i = 0; i < 100; ++i) {
     const double middle = (lo + hi) / 2;
-    (normal_cdf(middle) < p ? lo : hi) = middle;
+    (cdf(middle) < p ? lo : hi) = middle;
   }
   return (lo + hi) / 2;
+}
+
+/// The regularised incomplete beta function I_x(a, b) by its continued fraction, which converges fast for x < (a + 1) / (a + b + 2).
+double incomplete_beta(double a, double b, double x) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(b, a, 1 - x);
+  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
+  double value = 1;  // evaluated from the far end: 200 terms are more than any dof here needs
+  for (int m = 200; m > 0; --m) {
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)), even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    value = 1 + even / (1 + odd / value);
+  }
+  const double first = -(a) * (a + b) * x / (a * (a + 1));
+  return front / (1 + first / value);
+}
+
+}  // namespace
+
+double normal_quantile(double p) { return inverse(p, normal_cdf); }
+
+double student_cdf(double t, double dof) {
+  const double tail = incomplete_beta(dof / 2, 0.5, dof / (dof + t * t)) / 2;
+  return t > 0 ? 1 - tail : tail;
+}
+double student_quantile(double p, double dof) {
+  return inverse(p, [dof](double t) { return student_cdf(t, dof); });
 }
 
 }  // namespace smla

@@ -45,4 +45,9 @@ double geomean(std::span<const double> values);
 double normal_cdf(double x);
 double normal_quantile(double p);
 
+/// The same of Student's t with `dof` > 0 degrees of freedom: what a mean over its own estimated error follows, and what keeps an interval of few
+/// samples honest.
+double student_cdf(double t, double dof);
+double student_quantile(double p, double dof);
+
 }  // namespace smla

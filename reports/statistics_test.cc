@@ -122,3 +122,15 @@ TEST_CASE("from quartiles, of one steady round") {
   }
   CHECK(summary == Approx(drawn).epsilon(0.15));
 }
+
+TEST_CASE("Student's t has the quantiles of the published tables") {
+  for (auto [dof, p, t] :
+       {std::tuple{1.0, 0.975, 12.7062}, {4.0, 0.975, 2.7764}, {9.0, 0.975, 2.2622}, {9.0, 0.9995, 4.7809}, {30.0, 0.95, 1.6973}}) {
+    INFO(dof << " " << p);
+    CHECK(student_quantile(p, dof) == Approx(t).epsilon(1e-4));
+    CHECK(student_quantile(1 - p, dof) == Approx(-t).epsilon(1e-4));
+    CHECK(student_cdf(t, dof) == Approx(p).epsilon(1e-5));
+  }
+  CHECK(student_quantile(0.975, 1e6) == Approx(normal_quantile(0.975)).epsilon(1e-5));
+  CHECK(student_cdf(0, 3) == Approx(0.5));
+}

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "cases/values.h"
 #include "harness/cuda/cuda_device.h"
 #include "harness/cuda/nvml.h"
+#include "harness/cuda/probes.cuh"
 #include "harness/worker/parallel.h"
 
 namespace smla {
@@ -39,14 +41,23 @@ void must(cudaError_t error, const char* what) {
   cudaGetLastError();
   throw DeviceError(joined(what, ": ", text_of(error)));
 }
+/// "GPU-774b78f6-fea8-...": what NVML calls a device.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += {"0123456789abcdef"[byte / 16], "0123456789abcdef"[byte % 16]};
+    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
+  }
+  return text;
+}
 void must(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS) throw DeviceError(joined(what, ": CUresult ", static_cast<int>(result)));
 }
 
 // ---- Kernels. One idea each; grid-stride, so that any size fits any grid.
 
-__device__ int64_t first_thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-__device__ int64_t all_threads() { return int64_t{gridDim.x} * blockDim.x; }
+using probe::all_threads, probe::first_thread;
 
 __device__ int64_t offset_of(const Rows& rows, int64_t row) {
   return row / (rows.n[1] * rows.n[2]) * rows.stride_bytes[0] + row / rows.n[2] % rows.n[1] * rows.stride_bytes[1] +
@@ -203,20 +214,6 @@ __global__ void wait_at_gate(volatile GateFlags* gate, unsigned turn, unsigned l
 __global__ void find_other_word(const uint16_t* words, int64_t n, uint16_t word, unsigned long long* first) {
   for (int64_t i = first_thread(); i < n; i += all_threads())
     if (words[i] != word) atomicMin(first, static_cast<unsigned long long>(i * 2));
-}
-
-/// Holds the stream for about so long, so that what is enqueued behind it starts back to back.
-__global__ void hold(long long clocks) {
-  const long long begin = clock64();
-  while (clock64() - begin < clocks) {}
-}
-__global__ void read_over(const uint4* from, int64_t n, unsigned* sink) {
-  unsigned sum = 0;
-  for (int64_t i = first_thread(); i < n; i += all_threads()) {
-    const uint4 v = from[i];
-    sum ^= v.x ^ v.y ^ v.z ^ v.w;
-  }
-  if (sum == 0x12345678u) *sink = sum;  // never, and the compiler does not know
 }
 
 // ---- Virtual memory, for guard pages and for pools that are address space: the driver's entries, found through the runtime.
@@ -569,7 +566,7 @@ class CudaDevice final : public Device {
   bool dead() const override { return dead_; }
   double timed_us(const std::function<void()>& work) override {
     constexpr long long kHoldClocks = 60'000;  // some 30 us: longer than the host takes to enqueue the work
-    hold<<<1, 1, 0, stream_>>>(kHoldClocks);
+    probe::hold<<<1, 1, 0, stream_>>>(kHoldClocks);
     must(cudaEventRecord(begin_, stream_), "cudaEventRecord");
     work();
     must(cudaEventRecord(end_, stream_), "cudaEventRecord");
@@ -584,11 +581,72 @@ class CudaDevice final : public Device {
       flush_ = allocate("cache flush", round_up(bytes, 4096), Guard::canary);
       fill_random(flush_.data, flush_.bytes, 1);
     }
-    read_over<<<4 * properties_.multiProcessorCount, 512, 0, stream_>>>(reinterpret_cast<const uint4*>(flush_.data), flush_.bytes / 16,
-                                                                        reinterpret_cast<unsigned*>(answer_));
+    probe::read_over<<<static_cast<unsigned>(2 * properties_.multiProcessorCount), 1024, 0, stream_>>>(
+        reinterpret_cast<const uint4*>(flush_.data), flush_.bytes / 16, reinterpret_cast<uint32_t*>(answer_));
+  }
+
+  bool can_record() const override { return true; }
+  std::unique_ptr<Recording> record(const std::function<void()>& work, std::string& why) override {
+    must(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    cudaGraph_t captured = nullptr;
+    try {
+      work();
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &captured);
+      if (captured) cudaGraphDestroy(captured);
+      cudaGetLastError();
+      throw;
+    }
+    const cudaError_t ended = cudaStreamEndCapture(stream_, &captured);
+    cudaGetLastError();
+    const std::unique_ptr<CUgraph_st, cudaError_t (*)(cudaGraph_t)> graph(captured, cudaGraphDestroy);
+    if (ended != cudaSuccess) return why = "it cannot be captured in a graph: " + text_of(ended), nullptr;
+    size_t nodes = 0;
+    must(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "cudaGraphGetNodes");
+    if (nodes == 0) return why = "it launches nothing on the stream that it was given", nullptr;
+    auto recording = std::make_unique<Graph>();
+    if (const cudaError_t made = cudaGraphInstantiate(&recording->exec, graph.get(), 0); made != cudaSuccess)
+      return cudaGetLastError(), why = "its graph cannot be instantiated: " + text_of(made), nullptr;
+    must(cudaGraphUpload(recording->exec, stream_), "cudaGraphUpload");
+    return recording;
+  }
+  double timed_us(Recording& recording) override {
+    return timed_us([&] { must(cudaGraphLaunch(static_cast<Graph&>(recording).exec, stream_), "cudaGraphLaunch"); });
+  }
+  void launch_nothing() override { probe::nothing<<<1, 1, 0, stream_>>>(); }
+  void gather(const smla_problem& p, const smla_buffers& b) override {
+    const probe::GatherJob job{static_cast<const uint8_t*>(b.kv),
+                               b.indices,
+                               b.topk_length,
+                               p.page_stride_bytes,
+                               {p.indices_stride_bytes[0], p.indices_stride_bytes[1]},
+                               static_cast<uint32_t>(p.b * p.s_q),
+                               static_cast<uint32_t>(p.s_q),
+                               static_cast<uint32_t>(p.topk),
+                               static_cast<uint32_t>(p.page_size),
+                               static_cast<uint32_t>(std::min<int64_t>(p.num_slots, UINT32_MAX)),
+                               static_cast<uint32_t>(row_bytes(static_cast<KvFormat>(p.kv_format), p.d_qk))};
+    must(probe::launch_gather(job, properties_.multiProcessorCount, reinterpret_cast<uint32_t*>(answer_), stream_), "gather");
+  }
+  Conditions conditions() override {
+    using std::chrono::steady_clock;
+    constexpr auto kFresh = std::chrono::milliseconds(5);  // asking takes a while, and changes are slower
+    const auto now = steady_clock::now();
+    if (asked_ && now - *asked_ < kFresh) return conditions_;
+    asked_ = now;
+    if (!nvml_) nvml_ = std::make_unique<Nvml>(uuid_text(properties_.uuid));
+    conditions_ = {static_cast<double>(nvml_->sm_clock_mhz().value_or(0)), static_cast<double>(nvml_->mem_clock_mhz().value_or(0)),
+                   nvml_->power_w().value_or(0), nvml_->temperature_c().value_or(0), nvml_->throttle_reasons().value_or(0)};
+    return conditions_;
   }
 
  private:
+  struct Graph final : Recording {
+    cudaGraphExec_t exec = nullptr;
+    ~Graph() override {
+      if (exec) cudaGraphExecDestroy(exec);
+    }
+  };
   /// Null: there is not so much. Memory that was released is kept for the next block of its size: the driver takes longer than most kernels.
   std::byte* take(int64_t bytes) {
     if (const auto found = spare_.find(bytes); found != spare_.end()) {
@@ -648,6 +706,9 @@ class CudaDevice final : public Device {
   int64_t spare_bytes_ = 0;
   std::map<std::byte*, std::vector<Range>> mappings_;  // of blocks made of virtual memory: what is mapped, from block.mapped on
   Block flush_;
+  std::unique_ptr<Nvml> nvml_;
+  std::optional<std::chrono::steady_clock::time_point> asked_;
+  Conditions conditions_;
 };
 
 std::string version_text(int version) { return joined(version / 1000, ".", version % 1000 / 10); }
@@ -696,12 +757,7 @@ bool describe_gpu(int ordinal, GpuInfo& info, std::string& why) {
   info.memory_bytes = static_cast<int64_t>(p.totalGlobalMem);
   info.l2_bytes = p.l2CacheSize;
   info.smem_optin_bytes = static_cast<int64_t>(p.sharedMemPerBlockOptin);
-  const auto* u = reinterpret_cast<const unsigned char*>(p.uuid.bytes);
-  info.uuid = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    info.uuid += {"0123456789abcdef"[u[i] / 16], "0123456789abcdef"[u[i] % 16]};
-    if (i == 3 || i == 5 || i == 7 || i == 9) info.uuid += '-';
-  }
+  info.uuid = uuid_text(p.uuid);
   int runtime = 0;
   cudaRuntimeGetVersion(&runtime);
   info.cuda_version = version_text(runtime);

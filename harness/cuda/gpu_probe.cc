@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "harness/cuda/gpu_peaks.h"
+
 namespace smla {
 namespace {
 
@@ -42,6 +44,21 @@ const Field kFields[] = {
      [](GpuInfo& g, const std::string& s) { g.power_limit_w = number<double>(s); }},
 };
 
+/// What `smla worker FLAG=ORDINAL` prints: "key rest of the line" each.
+std::vector<std::pair<std::string, std::string>> ask_worker(const char* flag, int ordinal) {
+  const std::string command = fmt::format("exec /proc/{}/exe worker {}={} 2>/dev/null", getpid(), flag, ordinal);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "re"), pclose);
+  std::vector<std::pair<std::string, std::string>> answer;
+  char line[1024];
+  while (pipe && std::fgets(line, sizeof line, pipe.get())) {
+    std::string text = line;
+    if (!text.empty() && text.back() == '\n') text.pop_back();
+    const size_t space = text.find(' ');
+    answer.emplace_back(text.substr(0, space), space == text.npos ? "" : text.substr(space + 1));
+  }
+  return answer;
+}
+
 }  // namespace
 
 int print_gpu_info(int ordinal) {
@@ -56,25 +73,30 @@ int print_gpu_info(int ordinal) {
 }
 
 std::optional<GpuInfo> probe_gpu(int ordinal, std::string& why) {
-  const std::string command = fmt::format("exec /proc/{}/exe worker --gpu-info={} 2>/dev/null", getpid(), ordinal);
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "re"), pclose);
+  const auto answer = ask_worker("--gpu-info", ordinal);
+  if (answer.size() == 1 && answer[0].first == "why") return why = answer[0].second, std::nullopt;
   why = "the question what GPU is here was not answered";
-  if (!pipe) return {};
+  if (answer.empty()) return {};
   GpuInfo info;
-  bool told = false;
-  char line[1024];
-  while (std::fgets(line, sizeof line, pipe.get())) {
-    std::string text = line;
-    if (!text.empty() && text.back() == '\n') text.pop_back();
-    const size_t space = text.find(' ');
-    const std::string key = text.substr(0, space), value = space == text.npos ? "" : text.substr(space + 1);
-    if (key == "why") return why = value, std::nullopt;
+  for (const auto& [key, value] : answer)
     for (const Field& field : kFields)
-      if (key == field.key) field.set(info, value), told = true;
-  }
-  if (!told) return {};
+      if (key == field.key) field.set(info, value);
   why.clear();
   return info;
+}
+
+std::vector<Peak> probe_gpu_peaks(int ordinal) {
+  std::vector<Peak> peaks;
+  for (const auto& [name, rest] : ask_worker("--gpu-peaks", ordinal)) {
+    const size_t space = rest.find(' ');
+    if (space != rest.npos) peaks.push_back({name, number<double>(rest.substr(0, space)), rest.substr(space + 1)});
+  }
+  return peaks;
+}
+
+int print_gpu_peaks(int ordinal) {
+  for (const Peak& peak : measure_gpu_peaks(ordinal)) fmt::print("{} {:.9g} {}\n", peak.name, peak.value, peak.how);
+  return 0;
 }
 
 }  // namespace smla

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A build without CUDA.
 #include "harness/cuda/cuda_device.h"
+#include "harness/cuda/gpu_peaks.h"
+#include "harness/cuda/probes.h"
 
 namespace smla {
 namespace {
@@ -14,4 +16,10 @@ bool describe_gpu(int, GpuInfo&, std::string& why) {
   why = kWhy;
   return false;
 }
+std::vector<Peak> measure_gpu_peaks(int) { return {}; }
+void enqueue_spin(void*, double) { throw std::runtime_error(kWhy); }
+void enqueue_delay(void*, double) { throw std::runtime_error(kWhy); }
+void enqueue_copy(void*, void*, const void*, int64_t) { throw std::runtime_error(kWhy); }
+void enqueue_rejected(void*) { throw std::runtime_error(kWhy); }
+void enqueue_fill(void*, void*, int64_t, uint8_t, Where) { throw std::runtime_error(kWhy); }
 }  // namespace smla

@@ -6,7 +6,7 @@
 namespace smla {
 namespace {
 
-constexpr int kSuccess = 0, kClockSm = 1, kClockMem = 2;  // NVML's own numbers
+constexpr int kSuccess = 0, kClockSm = 1, kClockMem = 2, kSensorGpu = 0;  // NVML's own numbers
 
 template <class... Args>
 int ask(void* library, const char* name, Args... args) {
@@ -15,6 +15,16 @@ int ask(void* library, const char* name, Args... args) {
 }
 
 }  // namespace
+
+std::string throttle_words(uint64_t bits) {
+  static constexpr std::pair<uint64_t, const char*> kWords[] = {{0x1, "idle"},        {0x2, "clocks_set"},      {0x4, "power_cap"},
+                                                                {0x8, "hw_slowdown"}, {0x10, "sync_boost"},     {0x20, "sw_thermal"},
+                                                                {0x40, "hw_thermal"}, {0x80, "hw_power_brake"}, {0x100, "display_clocks"}};
+  std::string text;
+  for (const auto& [bit, word] : kWords)
+    if (bits & bit) (text += text.empty() ? "" : "|") += word;
+  return text;
+}
 
 Nvml::Nvml(const std::string& uuid) {
   library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -32,6 +42,18 @@ std::optional<double> Nvml::power_limit_w() const {
   unsigned milliwatts = 0;
   if (!device_ || ask(library_, "nvmlDeviceGetEnforcedPowerLimit", device_, &milliwatts) != kSuccess) return {};
   return milliwatts / 1000.0;
+}
+
+std::optional<double> Nvml::power_w() const {
+  unsigned milliwatts = 0;
+  if (!device_ || ask(library_, "nvmlDeviceGetPowerUsage", device_, &milliwatts) != kSuccess) return {};
+  return milliwatts / 1000.0;
+}
+
+std::optional<double> Nvml::temperature_c() const {
+  unsigned degrees = 0;
+  if (!device_ || ask(library_, "nvmlDeviceGetTemperature", device_, kSensorGpu, &degrees) != kSuccess) return {};
+  return degrees;
 }
 
 std::optional<bool> Nvml::ecc() const {

@@ -7,6 +7,13 @@
 
 namespace smla {
 
+// Bits of nvmlClocksEventReasons: why a GPU runs slower than it might.
+inline constexpr uint64_t kThrottleClocksSet = 0x2;  // somebody set the application clocks
+inline constexpr uint64_t kThrottlePowerCap = 0x4;   // the power limit: normal under matrix work
+inline constexpr uint64_t kThrottleSlowdown = 0xe8;  // hardware slowdown, software thermal, hardware thermal, power brake
+/// "power_cap|sw_thermal": the words of the bits, joined by '|'; "" for none. Idle and clock-set bits have words too.
+std::string throttle_words(uint64_t bits);
+
 /// One GPU through NVML, found by its UUID ("GPU-..."). Every answer is empty where NVML is not there or does not say.
 class Nvml {
  public:
@@ -19,7 +26,9 @@ class Nvml {
   std::optional<std::string> driver_version() const;
   std::optional<int32_t> sm_clock_mhz() const;
   std::optional<int32_t> mem_clock_mhz() const;
-  /// Bits of nvmlClocksEventReasons: 0x4 software power cap, 0x8 hardware slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake.
+  std::optional<double> power_w() const;
+  std::optional<double> temperature_c() const;
+  /// Bits of nvmlClocksEventReasons.
   std::optional<uint64_t> throttle_reasons() const;
 
  private:

@@ -45,6 +45,12 @@ struct Rows {
 SMLA_HD inline uint64_t canary_word(int64_t word) { return mix64(static_cast<uint64_t>(word) ^ 0x63616e617279u); }
 SMLA_HD inline std::byte canary(int64_t offset) { return static_cast<std::byte>(canary_word(offset >> 3) >> (8 * (offset & 7))); }
 
+/// What a device says of itself beside a sample. 0 = unknown.
+struct Conditions {
+  double sm_clock_mhz = 0, mem_clock_mhz = 0, power_w = 0, temperature_c = 0;
+  uint64_t throttle = 0;  // bits, see harness/cuda/nvml.h
+};
+
 class Device;
 /// Memory of a device, freed with it. `data` is 256-byte aligned.
 struct Block {
@@ -145,6 +151,19 @@ class Device {
   virtual double timed_us(const std::function<void()>& work) = 0;
   /// Reads (never writes: dirty lines would be written back inside the timed span) so many bytes that nobody else uses.
   virtual void flush_cache(int64_t bytes) = 0;
+  /// What `work` launches, to be played again. Only what it puts on the stream is in it.
+  struct Recording {
+    virtual ~Recording() = default;
+  };
+  virtual bool can_record() const { return false; }
+  /// Null, with the reason in `why`, where the work cannot be recorded or puts nothing on the stream.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work, std::string& why) { return why = "nothing can be recorded", nullptr; }
+  virtual double timed_us(Recording&) { return 0; }
+  // Enqueued, not waited for: what times are held against.
+  virtual void launch_nothing() {}
+  /// Loads every row of the pool that the case names, and does nothing with it.
+  virtual void gather(const smla_problem& problem, const smla_buffers& buffers) = 0;
+  virtual Conditions conditions() { return {}; }
 };
 
 }  // namespace smla

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -14,23 +13,18 @@
 #include "harness/worker/calling.h"
 #include "harness/worker/host_device.h"
 #include "harness/worker/kernel_call.h"
-#include "harness/worker/sampler.h"
+#include "harness/worker/timing.h"
 #include "kernels/archs.h"
 #include "kernels/problem.h"
 
 namespace smla {
 namespace {
 
-using std::chrono::steady_clock;
-double ms_since(steady_clock::time_point begin) { return std::chrono::duration<double, std::milli>(steady_clock::now() - begin).count(); }
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 /// What a CPU kernel may have beside its workspace: stacks and buffers of its own threads. A leak ends here, long before the machine is in trouble.
 constexpr int64_t allowance_bytes(int threads) { return 1024 * kMiB + threads * 16 * kMiB; }
 constexpr int64_t kLeakBytes = 256 * kMiB;  // a process that grew by more is replaced
-
-/// How often the cache is read over between two cold calls.
-constexpr int kColdRatio = 2;
 
 int resolved(int threads) { return threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
@@ -77,7 +71,7 @@ std::vector<StagedInputs*> Engine::inputs(const std::vector<Key>& keys) {
   std::vector<StagedInputs*> found;
   for (const Key& key : keys) {
     auto it = std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.first == key; });
-    if (it == kept_.end()) it = kept_.insert(it, {key, std::make_unique<StagedInputs>(key.c, key.variant, key.guard)});
+    if (it == kept_.end()) it = kept_.insert(it, {key, std::make_unique<StagedInputs>(key.c, key.variant, key.guard, key.whole_context)});
     found.push_back(it->second.get());
   }
   return found;
@@ -168,37 +162,22 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
 
 TimeReply Engine::time(const TimeRequest& request) {
   TimeReply reply;
-  const smla_kernel& kernel = find(request.kernel);
-  StagedInputs& in = *inputs({{request.c, {}, Guard::canary}})[0];
+  if (request.lanes.empty()) throw UsageError("nothing to time");
+  const smla_kernel& first = find(request.lanes.front().kernel);
+  for (const Lane& lane : request.lanes)
+    if (find(lane.kernel).device != first.device) throw UsageError(fmt::format("'{}' and '{}' run on different devices", lane.kernel, first.name));
+  StagedInputs& in = *inputs({{request.c, {.poison = Poison::random}, Guard::canary, true}})[0];
   attempt(reply, [&] {
-    KernelCall call(kernel, device_of(kernel), resolved(request.threads), in.in);
-    if (request.graph) throw Ended{Status::skipped, "graph replay needs a GPU"};
-    call.allocate({&in});
-    Device& device = call.device;
-    reply.workspace_bytes = call.workspace_bytes();
-    reply.l2_bytes = device.last_level_cache_bytes();
-    // Cold by reading over the cache before every call. Replicas of the pool would not do: a sparse call touches a small part of it, so a few
-    // replicas' worth of selected rows stay in the cache, and enough of them do not fit into memory.
-    const int64_t flush_bytes = request.cold ? std::min(kColdRatio * reply.l2_bytes, device.available_bytes() / 4) : 0;
-    reply.cold_ratio = static_cast<double>(flush_bytes) / static_cast<double>(reply.l2_bytes);
-    if (flush_bytes) device.flush_cache(flush_bytes);
-    call.dirty_workspace(0, OutputFill::nan);
-    call.dirty_outputs(OutputFill::nan);
-    bounded(device, call.threads, [&] {
-      reply.prepare_us = device.timed_us([&] { call.prepare(in, "prepare"); });
-      call.launch(in, "warm-up launch");
-      StopRule rule(request.min_samples, request.max_noise, request.max_time_s);
-      const auto begin = steady_clock::now();
-      std::optional<std::string_view> stop;
-      for (; !stop; stop = rule.after(reply.time_us, ms_since(begin) / 1e3)) {
-        if (flush_bytes) device.flush_cache(flush_bytes);
-        reply.time_us.push_back(call.timed_launch_us(in));
-      }
-      reply.stop_reason = *stop;
-      reply.splits_used = call.splits_used();
-    });
-    reply.out_hash = {call.out_hash()};
-    reply.lse_hash = {call.lse_hash()};
+    Device& device = device_of(first);
+    const int threads = resolved(request.threads);
+    set_stage("generating inputs");
+    try {
+      in.stage(device);
+    } catch (const OutOfMemory& error) { throw Ended{Status::skipped, fmt::format("out of memory: {}", error.what())}; }
+    LaneTimer timer(
+        request, device, threads, in, [&](const std::string& name) -> const smla_kernel& { return find(name); }, reply);
+    bounded(device, threads, [&] { timer.run(); });
+    set_stage("looking at inputs");
     if (auto text = in.changed()) throw Ended{Status::crash, "timed launches touched what is not theirs: " + *text};
   });
   return reply;

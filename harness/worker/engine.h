@@ -33,6 +33,7 @@ class Engine {
     Case c;
     Variant variant;
     Guard guard;
+    bool whole_context = false;  // see StagedInputs
     bool operator==(const Key&) const = default;
   };
   const smla_kernel& find(const std::string& name) const;

@@ -69,7 +69,8 @@ Contract ask(const smla_kernel& kernel, const smla_problem& problem) {
   return through_door("contract", [&] { return contract(kernel, problem); });
 }
 
-KernelCall::KernelCall(const smla_kernel& k, Device& d, int n, const Inputs& in) : kernel(k), device(d), threads(n) {
+KernelCall::KernelCall(const smla_kernel& k, Device& d, int n, const Inputs& in, std::optional<DenseChange> dense)
+    : kernel(k), device(d), threads(n), dense_(dense) {
   contract = ask(kernel, problem(in));
   lse_bytes_ = contract.lse_dtype == LseType::none ? 0 : contract.lse_dtype == LseType::bf16 ? 2 : 4;
   problem_ = problem(in);
@@ -81,6 +82,11 @@ KernelCall::KernelCall(const smla_kernel& k, Device& d, int n, const Inputs& in)
 smla_problem KernelCall::problem(const Inputs& in) const {
   smla_problem p = make_problem(in, threads, lse_bytes_ ? lse_bytes_ : 4);
   device.describe(p);
+  if (dense_) {
+    if (dense_->context) p.s_kv = std::min(p.s_kv, dense_->context);
+    p.topk = p.s_kv;
+    p.flags |= SMLA_FLAG_DENSE_SET;
+  }
   return p;
 }
 
@@ -112,6 +118,12 @@ void KernelCall::allocate(const std::vector<StagedInputs*>& inputs, bool take_tu
     out_ = device.allocate("out", bytes.out, Guard::canary);
     if (lse_bytes_) lse_ = device.allocate("lse", bytes.lse, Guard::canary);
   } catch (const OutOfMemory& error) { throw Ended{Status::skipped, fmt::format("out of memory: {}", error.what())}; }
+  if (dense_ && dense_->context) {
+    std::vector<int32_t> lens = inputs.front()->in.seq_lens;
+    for (int32_t& n : lens) n = std::min(n, dense_->context);
+    seq_lens_ = device.allocate("seq_lens", static_cast<int64_t>(lens.size()) * 4, Guard::canary);
+    device.upload(seq_lens_.data, lens.data(), seq_lens_.bytes);
+  }
   try {
     workspace_ = device.allocate("workspace", workspace_need, Guard::canary);
   } catch (const OutOfMemory& error) { throw Ended{Status::oom, error.what()}; }
@@ -138,6 +150,7 @@ smla_buffers KernelCall::buffers(const StagedInputs& inputs) const {
   smla_buffers b = inputs.buffers();
   b.out = out_.data;
   b.lse = lse_.data;
+  if (seq_lens_.data) b.seq_lens = reinterpret_cast<const int32_t*>(seq_lens_.data);
   return b;
 }
 
@@ -146,9 +159,10 @@ void KernelCall::prepare(const StagedInputs& inputs, const std::string& stage) {
   const smla_buffers b = buffers(inputs);
   settle(stage, through_door(stage, [&] { return smla::prepare(kernel, p, b, workspace(), device.stream()); }));
 }
-std::string KernelCall::enqueue(const StagedInputs& inputs, const std::string& stage, void* stream) {
+std::string KernelCall::enqueue(const StagedInputs& inputs, const std::string& stage, void* stream, const void* kv) {
   const smla_problem p = problem(inputs.in);
-  const smla_buffers b = buffers(inputs);
+  smla_buffers b = buffers(inputs);
+  if (kv) b.kv = kv;
   return through_door(stage, [&] { return smla::launch(kernel, p, b, workspace(), stream); });
 }
 void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { settle(stage, enqueue(inputs, stage, device.stream())); }
@@ -172,16 +186,6 @@ void KernelCall::settle(const std::string& stage, std::string error) {
   set_stage("after " + stage);
   if (error.empty()) error = device_error;
   if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error)};
-}
-
-double KernelCall::timed_launch_us(const StagedInputs& inputs) {
-  const smla_problem p = problem(inputs.in);
-  const smla_buffers b = buffers(inputs);
-  std::string error;
-  const double us =
-      through_door("timed launch", [&] { return device.timed_us([&] { error = smla::launch(kernel, p, b, workspace(), device.stream()); }); });
-  settle("timed launch", error);
-  return us;
 }
 
 std::string KernelCall::unwritten(OutputFill fill) const {

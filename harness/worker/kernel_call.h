@@ -25,10 +25,15 @@ constexpr uint16_t word_of(OutputFill fill) { return fill == OutputFill::nan ? 0
 /// Asks `supports` and `contract`. Ended{unsupported, reason} if the kernel declines.
 Contract ask(const smla_kernel& kernel, const smla_problem& problem);
 
+/// The same requests asked of a dense kernel: every row attends all positions of its request up to its own, of at most `context` of them.
+struct DenseChange {
+  int32_t context = 0;  // 0: all
+};
+
 class KernelCall {
  public:
   /// Asks. Nothing is allocated.
-  KernelCall(const smla_kernel& kernel, Device& device, int threads, const Inputs& in);
+  KernelCall(const smla_kernel& kernel, Device& device, int threads, const Inputs& in, std::optional<DenseChange> dense = {});
   /// Stages these inputs (`take_turns`: the first alone, if together they are large), allocates outputs and a workspace that serves each of them.
   /// Ended{skipped, bytes} if the machine has too little, Ended{oom} if only the kernel's workspace does not fit.
   void allocate(const std::vector<StagedInputs*>& inputs, bool take_turns = false);
@@ -41,16 +46,14 @@ class KernelCall {
   /// Each waits for the device. Ended{crash | oom} with the kernel's own text, what it threw, or the device's error.
   void prepare(const StagedInputs& inputs, const std::string& stage);
   void launch(const StagedInputs& inputs, const std::string& stage);
-  /// Launches on a stream and does not wait: empty, or the kernel's error text. settle() waits.
-  std::string enqueue(const StagedInputs& inputs, const std::string& stage, void* stream);
+  /// Launches on a stream and does not wait: empty, or the kernel's error text. settle() waits. `kv`: another copy of the pool.
+  std::string enqueue(const StagedInputs& inputs, const std::string& stage, void* stream, const void* kv = nullptr);
   /// Waits for the device; an error of the kernel or of the device ends the call.
   void settle(const std::string& stage, std::string error = {});
   /// A launch as a graph: enqueues it on the device's stream. The device has streams.
   std::function<void()> capture(const StagedInputs& inputs, const std::string& stage);
   /// While the gate is closed: empty, or which output no longer holds its fill.
   std::string written_early(OutputFill fill) const;
-  /// Microseconds of one bare launch. Ended as above.
-  double timed_launch_us(const StagedInputs& inputs);
   /// Empty, or which promised element was not written since dirty_outputs(fill).
   std::string unwritten(OutputFill fill) const;
   /// What the kernel wrote outside its outputs and workspace, if anything. `fill` as last given.
@@ -71,10 +74,11 @@ class KernelCall {
   smla_problem problem(const Inputs& in) const;
   smla_buffers buffers(const StagedInputs& inputs) const;
   void* workspace() const { return workspace_.bytes ? workspace_.data : nullptr; }
+  std::optional<DenseChange> dense_;
   int lse_bytes_ = 4;  // of an element; 0 = the kernel returns none
   smla_problem problem_;
   Rows out_rows_, lse_rows_;
-  Block out_, lse_, workspace_;
+  Block out_, lse_, workspace_, seq_lens_;  // seq_lens_: where DenseChange cuts the requests
 };
 
 }  // namespace smla

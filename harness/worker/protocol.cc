@@ -239,12 +239,27 @@ void fields(Io& io, R& r) {
   io("threads", r.threads);
   io("rows", r.tokens);
 }
+template <class Io, IsA<Lane> R>
+void fields(Io& io, R& r) {
+  io("work", r.work, Lane::Work::empty);
+  io("kernel", r.kernel);
+  io("graph", r.graph);
+  io("cold", r.cold);
+}
+/// A list of structs: how many, then the fields of each.
+template <class Io, class List>
+void each(Io& io, std::string_view key, List& list) {
+  constexpr int64_t kMost = 4096;  // a line of few bytes must not become a list of many gigabytes
+  int64_t count = std::ssize(list);
+  io(key, count);
+  if (count < 0 || count > kMost) bad(key, "out of range");
+  if constexpr (!std::is_const_v<List>) list.resize(static_cast<size_t>(count));
+  for (auto& element : list) fields(io, element);
+}
 template <class Io, IsA<TimeRequest> R>
 void fields(Io& io, R& r) {
   io("case", r.c);
-  io("kernel", r.kernel);
-  io("cold", r.cold);
-  io("graph", r.graph);
+  each(io, "lanes", r.lanes);
   io("min_samples", r.min_samples);
   io("max_time_s", r.max_time_s);
   io("max_noise", r.max_noise);
@@ -282,22 +297,33 @@ void fields(Io& io, R& r) {
   io("kernel_ms", r.kernel_ms);
   io("calls_ms", r.calls_ms);
 }
-template <class Io, IsA<TimeReply> R>
+template <class Io, IsA<LaneReply> R>
 void fields(Io& io, R& r) {
   io("status", r.status);
   io("detail", r.detail);
   io("time_us", r.time_us);
+  io("round", r.round);
+  io("sm_clock_mhz", r.sm_clock_mhz);
+  io("throttle", r.throttle);
   io("calls_per_sample", r.calls_per_sample);
-  io("discarded", r.discarded);
   io("cold_ratio", r.cold_ratio);
-  io("l2_bytes", r.l2_bytes);
-  io("workspace_bytes", r.workspace_bytes);
   io("prepare_us", r.prepare_us);
   io("host_launch_us", r.host_launch_us);
+  io("mem_clock_mhz", r.mem_clock_mhz);
+  io("power_w_median", r.power_w_median);
+  io("temperature_c_max", r.temperature_c_max);
   io("splits_used", r.splits_used);
+  io("workspace_bytes", r.workspace_bytes);
   io("stop_reason", r.stop_reason);
   io("out_hash", r.out_hash);
   io("lse_hash", r.lse_hash);
+}
+template <class Io, IsA<TimeReply> R>
+void fields(Io& io, R& r) {
+  io("status", r.status);
+  io("detail", r.detail);
+  io("l2_bytes", r.l2_bytes);
+  each(io, "lanes", r.lanes);
 }
 
 template <class T>

@@ -78,15 +78,12 @@ TEST_CASE("a request survives the line") {
 
   TimeRequest time;
   time.c = sent.c;
-  time.kernel = "k";
-  time.cold = false;
-  time.graph = true;
+  time.lanes = {{Lane::Work::kernel, "k", true, false}, {Lane::Work::dense_topk, "d", false, true}};
   time.min_samples = 9;
   time.max_time_s = 0.1;
   time.max_noise = 1e-300;
   const auto again = std::get<TimeRequest>(decode_request(encode(1, time), &number));
-  CHECK(!again.cold);
-  CHECK(again.graph);
+  CHECK(again.lanes == time.lanes);
   CHECK(again.min_samples == 9);
   CHECK(again.max_time_s == 0.1);
   CHECK(again.max_noise == 1e-300);
@@ -110,10 +107,18 @@ TEST_CASE("an answer survives the line") {
   CHECK(got.workspace_bytes == sent.workspace_bytes);
 
   TimeReply time;
-  time.time_us = {1.5, 0.1, 1e9};
-  time.stop_reason = "noise";
-  CHECK(over_the_wire(time).time_us == time.time_us);
-  CHECK(over_the_wire(time).stop_reason == "noise");
+  time.lanes.resize(2);
+  time.lanes[1].time_us = {1.5, 0.1, 1e9};
+  time.lanes[1].round = {0, 1, 3};
+  time.lanes[1].throttle = {0, 4, 0x20};
+  time.lanes[1].stop_reason = "noise";
+  const TimeReply timed = over_the_wire(time);
+  REQUIRE(timed.lanes.size() == 2);
+  CHECK(timed.lanes[0].time_us.empty());
+  CHECK(timed.lanes[1].time_us == time.lanes[1].time_us);
+  CHECK(timed.lanes[1].round == time.lanes[1].round);
+  CHECK(timed.lanes[1].throttle == time.lanes[1].throttle);
+  CHECK(timed.lanes[1].stop_reason == "noise");
   CHECK(over_the_wire(Refused{"no such kernel 'x'"}).text == "no such kernel 'x'");
   const Ready ready = over_the_wire(Ready{{{"a", "does | things = 'well'", "cpu"}, {"b", "", "cuda"}}});
   REQUIRE(ready.kernels.size() == 2);

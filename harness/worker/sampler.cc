@@ -47,12 +47,11 @@ Spread spread(std::vector<double> samples) {
 
 std::optional<std::string_view> StopRule::after(const std::vector<double>& samples, double spent_s) {
   const int64_t n = std::ssize(samples);
-  if (n < min_samples_) return {};
-  if (n >= next_look_) {
+  if (n >= min_samples_ && n >= next_look_) {
     next_look_ = n + n / 8 + 1;
     if (spread(samples).rel_ci95() <= max_noise_) return "noise";
   }
-  if (spent_s >= max_time_s_) return "max_time";
+  if (spent_s >= (n < kLeastSamples ? 4 : 1) * max_time_s_) return "max_time";
   return {};
 }
 

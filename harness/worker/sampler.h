@@ -26,7 +26,11 @@ struct Ranks {
 };
 Ranks median_ranks(int64_t n);
 
-/// Says when to stop: half the interval's width under max_noise times the median, or max_time_s of sampling spent; after min_samples in any case.
+/// Below so many no verdict is given on a time (reports/compare.h).
+inline constexpr int64_t kLeastSamples = 5;
+
+/// Says when to stop: half the interval's width under max_noise times the median, once there are min_samples; or max_time_s of sampling spent, once
+/// there are kLeastSamples (or four times as long: then with fewer).
 class StopRule {
  public:
   StopRule(int min_samples, double max_noise, double max_time_s) : min_samples_(min_samples), max_noise_(max_noise), max_time_s_(max_time_s) {}

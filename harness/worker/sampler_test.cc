@@ -64,7 +64,11 @@ TEST_CASE("sampling stops for quiet, for time, and not before there are enough")
   std::vector<double> quiet(5, 1.0), noisy;
   CHECK(StopRule(5, 0.02, 1).after(quiet, 0).value() == "noise");
   CHECK(!StopRule(6, 0.02, 1).after(quiet, 0));
-  CHECK(!StopRule(6, 0.02, 1).after(quiet, 100));  // out of time, but too few
+  CHECK(StopRule(6, 0.02, 1).after(quiet, 1).value() == "max_time");  // quiet, but too few to be sure of it
+  quiet.pop_back();
+  CHECK(!StopRule(6, 0.02, 1).after(quiet, 3.9));  // out of time, but too few for any verdict
+  CHECK(StopRule(6, 0.02, 1).after(quiet, 4).value() == "max_time");
+  CHECK(StopRule(6, 0.02, 1).after({}, 4).value() == "max_time");  // all discarded
   for (int i = 0; i < 50; ++i) noisy.push_back(i % 2 ? 1.0 : 2.0);
   CHECK(!StopRule(5, 0.02, 1).after(noisy, 0.5));
   CHECK(StopRule(5, 0.02, 1).after(noisy, 1).value() == "max_time");

@@ -68,10 +68,18 @@ std::string outside(const Block& block, int64_t at) {
   return fmt::format("{}: byte {} was written, it has {}", block.name, at, block.bytes);
 }
 
+/// Every slot of every page in use, sorted.
+std::vector<int32_t> slots_in_use(const Inputs& in) {
+  std::vector<int32_t> slots;
+  for (const PageUse& use : in.page_uses)
+    for (int32_t i = 0; i < in.c.page_size; ++i) slots.push_back(use.page * in.c.page_size + i);
+  return slots;
+}
+
 }  // namespace
 
-StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard pool_guard)
-    : in(timed(generate_ms, [&] { return make_inputs(c, variant); })), pool_guard_(pool_guard) {}
+StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard pool_guard, bool whole_context)
+    : in(timed(generate_ms, [&] { return make_inputs(c, variant); })), pool_guard_(pool_guard), whole_context_(whole_context) {}
 
 int64_t StagedInputs::pool_lead_bytes() const { return pool_guard_ == Guard::canary && !is_far(in) ? (in.row_bytes + 255) / 256 * 256 : 0; }
 
@@ -104,8 +112,12 @@ void StagedInputs::write(Tensor& tensor, size_t which) const {
   const int64_t bytes = tensor.block.bytes;
   std::byte* to = tensor.block.data;
   switch (which) {
-    case kKv:
-      return device.write_pool(in, tensor.block, pool_lead_bytes(), tensor.content);
+    case kKv: {
+      if (!whole_context_ || is_far(in)) return device.write_pool(in, tensor.block, pool_lead_bytes(), tensor.content);
+      Inputs whole = in;
+      whole.selected = slots_in_use(in);
+      return device.write_pool(whole, tensor.block, pool_lead_bytes(), tensor.content);
+    }
     case kQ:
       device.fill(to, bytes, kGapWord);
       return device.write_q(in, to, {{p.b, p.s_q, p.h_q}, {p.q_stride_bytes[0], p.q_stride_bytes[1], p.q_stride_bytes[2]}, int64_t{2} * p.d_qk});

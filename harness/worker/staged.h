@@ -13,7 +13,8 @@ namespace smla {
 class StagedInputs {
  public:
   /// Makes the inputs; no device memory yet. Throws UsageError for a contradictory case.
-  StagedInputs(const Case& c, const Variant& variant, Guard pool_guard);
+  /// `whole_context`: every slot of a page in use holds its row, as a cache in use does, instead of poison where no row reads.
+  StagedInputs(const Case& c, const Variant& variant, Guard pool_guard, bool whole_context = false);
 
   /// Bytes that stage() will allocate.
   int64_t bytes_needed() const;
@@ -24,6 +25,9 @@ class StagedInputs {
   bool staged() const { return !tensors_.empty(); }
   /// Addresses of all inputs; out and lse are null.
   smla_buffers buffers() const;
+  /// The pool as allocated, its guard rows included; `buffers().kv` stands at pool_lead_bytes() of it.
+  const Block& pool() const { return tensors_[0].block; }
+  int64_t pool_lead_bytes() const;  // guard row before the first page and behind the last
   /// What was written since: nullopt, or "indices: byte 12 of 8192 was written", "q: byte 8194 was written, it has 8192". The device notes writes, or
   /// every canary and every byte is looked at; then a write that changed nothing is not seen.
   std::optional<std::string> changed();
@@ -46,9 +50,9 @@ class StagedInputs {
   Tensor allocate(Device& device, size_t which) const;
   /// Generates what stands in it.
   void write(Tensor& tensor, size_t which) const;
-  int64_t pool_lead_bytes() const;  // guard row before the first page and behind the last
   std::vector<Tensor> tensors_;
   Guard pool_guard_;
+  bool whole_context_;
 };
 
 /// "kv: 640 bytes before its first byte were written", if a canary of the block changed.

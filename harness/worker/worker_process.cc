@@ -175,6 +175,8 @@ int worker_main(int argc, char** argv) {
     if (arg.starts_with("--plugin=")) plugin = arg.substr(9);
     else if (int n; arg.starts_with("--gpu-info=") && std::from_chars(arg.data() + 11, arg.data() + arg.size(), n).ec == std::errc())
       return print_gpu_info(n);
+    else if (arg.starts_with("--gpu-peaks=") && std::from_chars(arg.data() + 12, arg.data() + arg.size(), n).ec == std::errc())
+      return print_gpu_peaks(n);
     else if (arg.starts_with("--gpu=")) std::from_chars(arg.data() + 6, arg.data() + arg.size(), gpu);
   }
   struct stat info;

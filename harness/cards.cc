@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cases/random.h"
+#include "harness/cuda/gpu_probe.h"
+#include "harness/exit_status.h"
+
+namespace smla {
+namespace {
+
+/// 6, 1, 2, then 77 only where nothing is green either.
+int rank(int status) {
+  constexpr int kOrder[] = {kAllGreen, kNoPass, kThroughputRed, kCorrectnessRed, kSelftestFailed};
+  const auto* found = std::find(std::begin(kOrder), std::end(kOrder), status);
+  return static_cast<int>(found - std::begin(kOrder));  // anything else ranks above all
+}
+
+}  // namespace
+
+void resolve_cards(Options& options) {
+  if (!options.all_gpus) return;
+  std::string why;
+  options.gpus.clear();
+  while (probe_gpu(static_cast<int>(options.gpus.size()), why)) options.gpus.push_back(static_cast<int>(options.gpus.size()));
+  if (options.gpus.empty()) throw CannotStart(fmt::format("--gpu all: {}", why));
+  options.all_gpus = false;
+}
+
+size_t card_of(const Options& options, const Case& c) {
+  if (options.gpus.size() < 2) return 0;
+  return mix64(std::stoull(case_id(c).substr(1), nullptr, 16)) % options.gpus.size();  // mixed: --shard cuts by the hash itself
+}
+
+int on_each_card(const Options& all, const std::function<int(const Options&)>& work) {
+  Options options = all;
+  resolve_cards(options);
+  if (options.gpus.size() < 2) return work(options);
+  const std::vector<PlannedCase> plan = plan_cases(options);
+  int worst = kNoPass;  // of none
+  for (size_t card = 0; card < options.gpus.size(); ++card) {
+    if (std::none_of(plan.begin(), plan.end(), [&](const PlannedCase& planned) { return card_of(options, planned.c()) == card; })) continue;
+    Options one = options;
+    one.gpus = {options.gpus[card]};
+    one.out += fmt::format("/gpu{}", options.gpus[card]);  // a report is of one card
+    one.keep_case = [options, card](const Case& c) { return card_of(options, c) == card; };
+    fmt::print("GPU {}:\n", options.gpus[card]);
+    const int status = work(one);
+    if (status == kAllGreen && worst == kNoPass) worst = kAllGreen;
+    else if (rank(status) > rank(worst)) worst = status;
+    if (status > 128) break;  // interrupted
+  }
+  return worst;
+}
+
+}  // namespace smla
