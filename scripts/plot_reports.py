@@ -68,9 +68,12 @@ def plain(value, _=None):
 
 
 def save(figure, folder, name):
-    figure.savefig(folder / name, dpi=110, bbox_inches="tight")
+    figure.savefig(folder / name, dpi=save.dpi, bbox_inches="tight")
     plt.close(figure)
     return name
+
+
+save.dpi = 110
 
 
 def roofline(rows, folder):
@@ -185,7 +188,9 @@ def main():
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT")
     parser.add_argument("--out", type=pathlib.Path, help="where the charts go (default: REPORT/charts of the first)")
     parser.add_argument("--timing", default="event", help="which rows: event, graph, wall (default: event, else whatever is there)")
+    parser.add_argument("--dpi", type=int, default=save.dpi)
     arguments = parser.parse_args()
+    save.dpi = arguments.dpi
     for folder in arguments.reports:
         if not (folder / "throughput.csv").exists() and not (folder / "accuracy.csv").exists():
             sys.exit(f"plot_reports: {folder} holds neither throughput.csv nor accuracy.csv")
