@@ -66,7 +66,7 @@ bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv);
 struct CompareFlags {
   std::string a, b;      // throughput.csv, the folder that holds it, or a kernel
   std::string in;        // the report that two kernels are looked up in
-  double margin = 0.01;  // a difference of at most this, as a fraction, counts as the same
+  double margin = 0.02;  // a difference of at most this, as a fraction, counts as the same
   std::string csv, markdown;
 };
 bool parse_flags(CompareFlags& flags, int argc, char** argv);

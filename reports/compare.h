@@ -27,7 +27,8 @@ TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* sampl
 TimedSet only_kernel(const TimedSet& set, const std::string& kernel);
 
 struct CompareOptions {
-  double margin = 0.01;     // a difference of at most this, as a fraction, counts as the same
+  /// A difference of at most this, as a fraction, counts as the same: two runs of one kernel differ by so much (reports/data/timing_aa.csv).
+  double margin = 0.02;
   double alpha = 0.05;      // of a false faster or slower anywhere in the sweep (Holm)
   bool any_kernel = false;  // the two sets hold one kernel each, compared with one another
   int resamples = 1000;
