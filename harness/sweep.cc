@@ -52,8 +52,7 @@ JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_che
 
 PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, const PairResult& pair, const CaseResult& about) {
   return {planned, candidate,
-          PassedPair::Bits{pair.base.out_hash.at(0), pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0], pair.evidence.has_lse,
-                           pair.contract},
+          PassedPair::Bits{pair.base.out_hash.at(0), pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0], pair.evidence.has_lse, pair.contract},
           about};
 }
 

@@ -20,7 +20,6 @@
 namespace smla {
 namespace {
 
-
 constexpr int64_t kMiB = int64_t{1} << 20;
 /// What a CPU kernel may have beside its workspace: stacks and buffers of its own threads. A leak ends here, long before the machine is in trouble.
 constexpr int64_t allowance_bytes(int threads) { return 1024 * kMiB + threads * 16 * kMiB; }
