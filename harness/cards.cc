@@ -12,9 +12,9 @@
 namespace smla {
 namespace {
 
-/// 6, 1, 2, then 77 only where nothing is green either.
+/// 6, 1, 2, green, and 77 only where nothing is green.
 int rank(int status) {
-  constexpr int kOrder[] = {kAllGreen, kNoPass, kThroughputRed, kCorrectnessRed, kSelftestFailed};
+  constexpr int kOrder[] = {kNoPass, kAllGreen, kThroughputRed, kCorrectnessRed, kSelftestFailed};
   const auto* found = std::find(std::begin(kOrder), std::end(kOrder), status);
   return static_cast<int>(found - std::begin(kOrder));  // anything else ranks above all
 }
@@ -49,8 +49,7 @@ int on_each_card(const Options& all, const std::function<int(const Options&)>& w
     one.keep_case = [options, card](const Case& c) { return card_of(options, c) == card; };
     fmt::print("GPU {}:\n", options.gpus[card]);
     const int status = work(one);
-    if (status == kAllGreen && worst == kNoPass) worst = kAllGreen;
-    else if (rank(status) > rank(worst)) worst = status;
+    if (rank(status) > rank(worst)) worst = status;
     if (status > 128) break;  // interrupted
   }
   return worst;

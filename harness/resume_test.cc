@@ -60,7 +60,7 @@ class Background {
 template <class Row>
 std::vector<std::string> lasting(const std::string& folder) {
   static const std::regex passing(
-      "run_id|started_utc|.*_ms|.*_us.*|.*_ratio|roof_.*|time_.*|samples|discarded|stop_reason|tflops|gbps_.*|tokens_per_s|detail|"
+      "run_id|started_utc|.*_ms|.*_us.*|.*_ratio|roof_.*|time_.*|samples|discarded|stop_reason|tflops|gbps_.*|tokens_per_s|speedup_.*|detail|"
       "worst_.*|.*_err_max|round|sample|calls_per_sample");
   const auto report = read_report<Row>(folder + kArch + "/" + std::string(file_name<Row>()));
   CHECK_FALSE(report.torn);

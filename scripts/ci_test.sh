@@ -28,7 +28,7 @@ while read -r line; do
 done < <(grep -E '^ *- run: ' "$top/scripts/ci/github_actions.yml")
 
 case_line='decode b=2 s_q=1 h_q=8 s_kv=256 topk=64'
-run=(--case "$case_line" --kernel cpu_naive --max-time 0.05 --progress none)
+run=(--case "$case_line" --kernel cpu_naive --max-time 0.05)
 smla=$build/smla reports=$work/out/cpu_x86_64 base=$work/baseline/cpu_x86_64
 wants 0 'the job without a GPU' "$top/scripts/ci/cpu.sh" --build "$build" --out "$work/out" --case "$case_line" --max-time 0.05
 rm -r "$work/out"
