@@ -78,6 +78,14 @@ struct ScaleOfKeyBefore final : Steps {
     decode(c, kv_row(c, this->key(c, row, i - 1).slot), unused.data(), scale);
   }
 };
+struct ScaleOfTileBefore final : Steps {
+  void load(const Call& c, const Row& row, int64_t i, const Key& key, Side side, float* values, float* scale) const override {
+    Steps::load(c, row, i, key, side, values, scale);
+    if (!c.fp8() || i < kTile || !key.load || !this->key(c, row, i - kTile).load) return;
+    std::vector<float> unused(static_cast<size_t>(c.p.d_qk));
+    decode(c, kv_row(c, this->key(c, row, i - kTile).slot), unused.data(), scale);
+  }
+};
 struct LargestScaleForTile final : Steps {
   float fold(const float* scale, int stride, float* out) const override {
     const float norm = Steps::fold(scale, stride, out);

@@ -206,5 +206,8 @@ struct StaleKey final : Steps {  // the last key of a tile is not waited for: th
     if (i % kTile != kTile - 1) Steps::load(c, row, i, key, side, values, scale);
   }
 };
+struct TopkLengthOneTooLong final : Steps {
+  int64_t keys(const Call& c, const Row& row) const override { return std::min<int64_t>(Steps::keys(c, row) + 1, c.p.topk); }
+};
 
 }  // namespace smla::mutants

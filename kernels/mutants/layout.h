@@ -169,5 +169,25 @@ struct EmptyRowWritesPool final : Steps {
     if (lse == -kInf) std::memset(const_cast<void*>(c.io.kv), 0, static_cast<size_t>(row_bytes(c)));  // slot 0 as the bin for padding
   }
 };
+struct RequestsSwapped final : Steps {  // neighbours, where both are there
+  uint16_t* out_row(const Call& c, const Row& row, int h) const override {
+    Row other = row;
+    if ((row.r ^ 1) < c.p.b) other.r ^= 1;
+    return Steps::out_row(c, other, h);
+  }
+};
+struct OutHeadsFirst final : Steps {  // [h_q][b * s_q], in memory that holds [b * s_q][h_q]
+  uint16_t* out_row(const Call& c, const Row& row, int h) const override {
+    const int64_t place = h * rows(c) + row.t;
+    return Steps::out_row(c, Steps::row(c, place / c.p.h_q), static_cast<int>(place % c.p.h_q));
+  }
+};
+struct LseOfFirstHead final : Steps {
+  void store(const Call& c, const Row& row, int h, const float* acc, float lse) const override {
+    thread_local float first = 0;
+    if (h == 0) first = lse;
+    Steps::store(c, row, h, acc, first);
+  }
+};
 
 }  // namespace smla::mutants

@@ -8,7 +8,8 @@
 
 namespace smla::mutants {
 
-enum class Base { naive, split, dense, virtual_block_table };
+/// The last two are cpu_split under the contracts of kernels in wide use (kernels/cpu/kernels.cc).
+enum class Base { naive, split, dense, virtual_block_table, like_flashinfer_sm120, like_vllm_triton };
 
 /// What is wrong: a step that is overridden (kernels/cpu/steps.h), or arithmetic and conventions other than those declared.
 struct Defect {

@@ -83,9 +83,11 @@ struct Bench {
   Bench() {
     for (const Line& line : kCases) {
       Prepared prepared{std::make_unique<HostCall>(parse_line(line.line), parse_variant(line.variant)), {}};
-      for (const smla_kernel* kernel : kernels(KernelGroup::built_in))
-        if (kernel->device == SMLA_DEVICE_CPU && prepared.call->declines(*kernel).empty())
-          prepared.answers[kernel->name] = prepared.call->run(*kernel);
+      std::set<std::string> bases;
+      for (const mutants::Mutant& mutant : mutants::table()) bases.insert(mutants::base_name(mutant.base));
+      for (const std::string& base : bases)
+        if (const smla_kernel& kernel = find_kernel(base); prepared.call->declines(kernel).empty())
+          prepared.answers[base] = prepared.call->run(kernel);
       cases.push_back(std::move(prepared));
     }
   }

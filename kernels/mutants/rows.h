@@ -130,5 +130,11 @@ struct SinkScaled final : Steps {
 struct SinkInBase2 final : Steps {
   float sink(const Call& c, const Row&, int h) const override { return c.io.sink ? c.io.sink[h] * 0.693147181f : -kInf; }
 };
+struct LengthOfNextRequest final : Steps {
+  int64_t visible(const Call& c, const Row& row) const override { return int64_t{c.io.seq_lens[(row.r + 1) % c.p.b]} - c.p.s_q + row.j + 1; }
+};
+struct SinkTwice final : Steps {
+  float sink(const Call& c, const Row& row, int h) const override { return Steps::sink(c, row, h) + 0.693147181f; }
+};
 
 }  // namespace smla::mutants

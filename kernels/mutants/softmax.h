@@ -41,6 +41,9 @@ struct MaxUnguarded final : Steps {
 struct FiniteFirstMax final : Steps {
   float first_max() const override { return -3e4f; }
 };
+struct FirstMaxZero final : Steps {
+  float first_max() const override { return 0; }
+};
 struct MaxOfFirstTile final : Steps {
   float next_max(const Call&, float m, float tile_max) const override { return m == -kInf ? tile_max : m; }
 };
@@ -83,6 +86,9 @@ struct ExpInBase2 final : Steps {
 };
 struct ExpCoarse final : Steps {  // ten bits of mantissa
   float exp(float x) const override { return std::bit_cast<float>(std::bit_cast<uint32_t>(fast_exp(x)) & 0xffffe000u); }
+};
+struct ExpCutAt8 final : Steps {
+  float exp(float x) const override { return x < -8 ? 0 : Steps::exp(x); }
 };
 
 // ---- empty rows
@@ -145,6 +151,15 @@ struct LseIsMax final : Steps {
 struct LseInBf16 final : Steps {
   float declared_lse(const Call& c, float lse, float sink) const override { return from_bf16(to_bf16(Steps::declared_lse(c, lse, sink))); }
 };
+struct LseBiased final : Steps {
+  float declared_lse(const Call& c, float lse, float sink) const override { return Steps::declared_lse(c, lse, sink) + 2e-5f; }
+};
+struct LseInBaseE final : Steps {  // of a kernel that declares base 2
+  float declared_lse(const Call& c, float lse, float sink) const override { return Steps::declared_lse(c, lse, sink) * 0.693147181f; }
+};
+struct LseWithoutSink final : Steps {  // of a kernel that declares that it counts it
+  float declared_lse(const Call& c, float lse, float) const override { return Steps::declared_lse(c, lse, -kInf); }
+};
 struct LseWithSink final : Steps {
   float declared_lse(const Call& c, float lse, float sink) const override {
     const float m = std::max(lse, sink);
@@ -182,6 +197,13 @@ struct PTruncated final : Steps {
     for (int i = 0; i < n; ++i) p[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(p[i]) & kept);
   }
 };
+struct PSubnormalsFlushed final : Steps {
+  void round_p(const Call& c, float* p, int n) const override {
+    Steps::round_p(c, p, n);
+    for (int i = 0; i < n; ++i)
+      if (c.q_type() == FloatType::fp16 && p[i] < 0x1p-14f) p[i] = 0;
+  }
+};
 struct AccInBf16 final : Steps {
   void accumulated(const Call&, float* acc, int n) const override {
     for (int i = 0; i < n; ++i) acc[i] = from_bf16(to_bf16(acc[i]));
@@ -205,6 +227,22 @@ struct OutTruncated final : Steps {
   uint16_t round_out(const Call& c, float x) const override {
     return c.q_type() == FloatType::bf16 ? static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)
                                          : static_cast<uint16_t>(_cvtss_sh(x, _MM_FROUND_TO_ZERO));
+  }
+};
+struct OutShifted final : Steps {
+  uint16_t round_out(const Call& c, float x) const override { return Steps::round_out(c, x + 1e-4f); }
+};
+struct QScaledAndRounded final : Steps {  // sm_scale goes into q, which is rounded again
+  float load_q(const Call& c, const Row& row, int h, float* q) const override {
+    const float factor = Steps::load_q(c, row, h, q);
+    for (int d = 0; d < c.p.d_qk; ++d) q[d] = rounded(q[d] * c.p.sm_scale, Rounding::q, c.q_type());
+    return factor / c.p.sm_scale;
+  }
+};
+struct ValuesThroughFp16 final : Steps {
+  void decode(const Call& c, const uint8_t* bytes, float* values, float* scale) const override {
+    Steps::decode(c, bytes, values, scale);
+    for (int d = 0; !c.fp8() && d < c.p.d_qk; ++d) values[d] = from_fp16(to_16(FloatType::fp16, values[d]));
   }
 };
 struct OutBiased final : Steps {

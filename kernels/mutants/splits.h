@@ -83,5 +83,15 @@ struct PartialsStrideTimesQueries final : Steps {
     return ((row.t * c.p.s_q * splits + split) * c.p.h_q + h) % all;
   }
 };
+struct SplitRemainderDropped final : Steps {  // every split has as many tiles; what does not divide is left out
+  Range range(const Call& c, const Row& row, int split, int splits) const override {
+    const int64_t n = keys(c, row), tiles = (n + kTile - 1) / kTile / splits;
+    return splits == 1 ? Steps::range(c, row, split, splits) : Range{std::min(n, split * tiles * kTile), std::min(n, (split + 1) * tiles * kTile)};
+  }
+};
+struct EmptySplitCounts final : Steps {  // with an lse of 0
+  float merge_term(float lse, float of) const override { return Steps::merge_term(lse == -kInf && of != -kInf ? 0 : lse, of); }
+  float merge_weight(float lse, float merged, int) const override { return Steps::merge_term(lse, merged); }
+};
 
 }  // namespace smla::mutants

@@ -26,7 +26,8 @@ Spec::Body planted() {
   return {B::workspace_bytes, B::splits, [](const Steps* defect, const Call& c, void* workspace) { B::run(*defect, c, workspace); }, B::refuses};
 }
 
-constexpr Base kNaive = Base::naive, kSplit = Base::split, kDense = Base::dense, kVirtual = Base::virtual_block_table;
+constexpr Base kNaive = Base::naive, kSplit = Base::split, kDense = Base::dense, kVirtual = Base::virtual_block_table,
+               kSm120 = Base::like_flashinfer_sm120, kTriton = Base::like_vllm_triton;
 
 const Mutant kTable[] = {
     // ---- what becomes of an entry
@@ -83,6 +84,7 @@ const Mutant kTable[] = {
     {"mut_topk_length_ignored", kSplit, plant<TopkLengthIgnored>(), "every entry that looks valid is used", "vllm-project/vllm#36616"},
     {"mut_topk_length_to_tile", kSplit, plant<TopkLengthToTile>(), "topk_length is rounded up to a whole tile",
      "tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#2"},
+    {"mut_topk_length_one_too_long", kSplit, plant<TopkLengthOneTooLong>(), "one entry behind topk_length is used", ""},
     {"mut_length_at_least_one", kSplit, plant<LengthAtLeastOne>(), "length 0 is taken for 1", "sgl-project/sglang#1779"},
     {"mut_length_at_least_one_dense", kDense, plant<LengthAtLeastOne>(), "a request of length 0 attends its first slot", "vllm-project/vllm#35969"},
     {"mut_topk_length_by_request", kSplit, plant<TopkLengthByRequest>(), "topk_length is indexed by request, not by query token", ""},
@@ -102,6 +104,7 @@ const Mutant kTable[] = {
     {"mut_negative_length_unsigned", kDense, plant<NegativeLengthUnsigned>(), "seq_lens - s_q + j + 1 below zero is read as unsigned",
      "sgl-project/sglang#30378"},
     {"mut_length_of_longest", kDense, plant<LengthOfLongest>(), "every request has the longest one's length", ""},
+    {"mut_length_of_next_request", kDense, plant<LengthOfNextRequest>(), "every request has the next one's length", ""},
     {"mut_future_position", kDense, plant<FuturePosition>(), "a query sees one position too many", ""},
     {"mut_not_causal", kDense, plant<NotCausal>(), "every query of a request sees all of its positions", "vllm-project/vllm#45227"},
     {"mut_causal_from_top_left", kDense, plant<CausalFromTopLeft>(), "query j sees positions 0 to j", ""},
@@ -119,6 +122,7 @@ const Mutant kTable[] = {
     {"mut_sink_by_row", kSplit, plant<SinkByRow>(), "the sink is indexed by query token, not by head", ""},
     {"mut_sink_of_first_head", kNaive, plant<SinkOfFirstHead>(), "every head has the first one's sink", ""},
     {"mut_sink_scaled", kSplit, plant<SinkScaled>(), "the sink is multiplied by sm_scale", ""},
+    {"mut_sink_twice", kSplit, plant<SinkTwice>(), "the sink counts twice", ""},
     {"mut_sink_in_base_2", kSplit, plant<SinkInBase2>(), "the sink enters as 2^s", ""},
 
     // ---- where things stand
@@ -144,6 +148,9 @@ const Mutant kTable[] = {
     {"mut_heads_swapped", kSplit, plant<HeadsSwapped>(), "neighbouring heads are swapped", ""},
     {"mut_heads_wrap_at_64", kSplit, plant<HeadsWrapAt64>(), "heads above 64 use the q of those below", ""},
     {"mut_out_queries_reversed", kSplit, plant<OutQueriesReversed>(), "outputs of a request's query tokens stand in reverse order", ""},
+    {"mut_requests_swapped", kSplit, plant<RequestsSwapped>(), "neighbouring requests have each other's output", ""},
+    {"mut_out_heads_first", kSplit, plant<OutHeadsFirst>(), "out is written as [h_q][b * s_q]", ""},
+    {"mut_lse_of_first_head", kSplit, plant<LseOfFirstHead>(), "every head has the first one's lse", ""},
     {"mut_rows_above_65535_dropped", kSplit, plant<RowsAbove65535Dropped>(), "query tokens from 65535 on are not run",
      "deepseek-ai/FlashMLA#182 deepseek-ai/FlashMLA#173"},
     {"mut_launch_above_65535_rejected", kNaive, plant<LaunchAbove65535Rejected>(), "a rejected launch is not noticed, and nothing is written",
@@ -171,6 +178,7 @@ const Mutant kTable[] = {
     {"mut_max_unguarded", kSplit, plant<MaxUnguarded>(), "-inf - -inf where the first tile has no valid entry",
      "vllm-project/vllm#48364 pegainfer-project/pegainfer#21"},
     {"mut_finite_first_max", kSplit, plant<FiniteFirstMax>(), "the running maximum starts at -30000", "flashinfer-ai/flashinfer#4401"},
+    {"mut_first_max_zero", kSplit, plant<FirstMaxZero>(), "the running maximum starts at 0", ""},
     {"mut_max_of_first_tile", kSplit, plant<MaxOfFirstTile>(), "the maximum of the first tile is kept", ""},
     {"mut_max_shared_by_heads", kSplit, plant<MaxSharedByHeads>(), "all heads share one running maximum", ""},
     {"mut_no_max", kSplit, plant<NoMax>(), "exp without a maximum taken out", ""},
@@ -183,6 +191,7 @@ const Mutant kTable[] = {
      "PaddlePaddle/PaddleFleet#2012"},
     {"mut_exp_in_base_2", kSplit, plant<ExpInBase2>(), "2^x for e^x", ""},
     {"mut_exp_coarse", kSplit, plant<ExpCoarse>(), "exp to ten bits", ""},
+    {"mut_exp_cut_at_8", kSplit, plant<ExpCutAt8>(), "keys more than 8 below the maximum are left out", ""},
 
     // ---- empty rows
     {"mut_sum_unguarded", kNaive, plant<SumUnguarded>(), "0 / 0 where a row has no key", "sgl-project/sgl-kernel-xpu#200"},
@@ -203,6 +212,7 @@ const Mutant kTable[] = {
     {"mut_lse_without_max", kNaive, plant<LseWithoutMax>(), "lse without the maximum", ""},
     {"mut_lse_is_max", kNaive, plant<LseIsMax>(), "the maximum for the lse", ""},
     {"mut_lse_in_bf16", kSplit, plant<LseInBf16>(), "lse rounded to bf16, undeclared", ""},
+    {"mut_lse_biased", kSplit, plant<LseBiased>(), "lse is 2e-5 too large", ""},
     {"mut_lse_with_sink", kSplit, plant<LseWithSink>(), "lse counts the sink, undeclared", ""},
     {"mut_sink_unguarded", kSplit, plant<SinkUnguarded>(), "exp(lse) and exp(sink) without a common maximum", "flashinfer-ai/flashinfer#5119"},
     {"mut_sink_against_joint_max", kSplit, plant<SinkAgainstJointMax>(), "+inf - +inf for a sink of +inf", ""},
@@ -224,6 +234,8 @@ const Mutant kTable[] = {
      "deepseek-ai/FlashMLA#212"},
     {"mut_split_boundary_dropped", kSplit, plant<SplitBoundaryDropped>(), "the first key of every split but the first is left out", ""},
     {"mut_splits_overlap", kSplit, plant<SplitsOverlap>(), "the last key of every split but the last is counted twice", ""},
+    {"mut_split_remainder_dropped", kSplit, plant<SplitRemainderDropped>(), "tiles that do not divide by the splits are left out", ""},
+    {"mut_empty_split_counts", kSplit, plant<EmptySplitCounts>(), "an empty split is merged with an lse of 0", ""},
     {"mut_splits_frozen", kSplit, plant<SplitsFrozen>(), "keys are divided by the split count of the first call", "vllm-project/vllm#51119"},
     {"mut_counter_not_reset", kSplit, plant<CounterNotReset>(), "the count of arrived splits is not reset", "flashinfer-ai/flashinfer#3582"},
     {"mut_partials_of_padded_heads", kSplit, plant<PartialsOfPaddedHeads>(), "partials are written with heads padded to 16 and read without",
@@ -234,6 +246,7 @@ const Mutant kTable[] = {
 
     // ---- arithmetic
     {"mut_p_truncated", kSplit, plant<PTruncated>(), "P is truncated, not rounded", ""},
+    {"mut_p_subnormals_flushed", kSplit, plant<PSubnormalsFlushed>(), "P in fp16 below 2^-14 is 0", ""},
     {"mut_p_in_bf16", kSplit, does({.p = Rounding::bf16}), "P in bf16 for q in fp16, undeclared", ""},
     {"mut_p_in_e4m3", kSplit, does({.p = Rounding::e4m3, .p_scale = 256}), "P in e4m3, undeclared", ""},
     {"mut_q_in_e4m3", kSplit, does({.q = Rounding::e4m3}), "q in e4m3, undeclared", ""},
@@ -242,6 +255,8 @@ const Mutant kTable[] = {
     {"mut_scores_in_bf16", kSplit, plant<ScoresInBf16>(), "scores are rounded to bf16", ""},
     {"mut_out_truncated", kSplit, plant<OutTruncated>(), "out is truncated, not rounded", ""},
     {"mut_out_biased", kSplit, plant<OutBiased>(), "out is half an ulp too large", ""},
+    {"mut_out_shifted", kSplit, plant<OutShifted>(), "out is 1e-4 too large", ""},
+    {"mut_q_scaled_and_rounded", kSplit, plant<QScaledAndRounded>(), "q * sm_scale is rounded to q's type", ""},
 
     // ---- values
     {"mut_last_tile_of_v_doubled", kSplit, plant<LastTileOfVDoubled>(), "V of the last tile is scaled by 2", ""},
@@ -249,6 +264,7 @@ const Mutant kTable[] = {
     {"mut_values_swizzled", kSplit, plant<ValuesSwizzled>(), "neighbouring 16-byte pieces of V are swapped in every second key",
      "flashinfer-ai/flashinfer#2689"},
     {"mut_rope_omitted", kSplit, plant<RopeOmitted>(), "the RoPE part is left out of the scores", ""},
+    {"mut_values_through_fp16", kSplit, plant<ValuesThroughFp16>(), "bf16 values pass through fp16", ""},
     {"mut_rope_in_values", kSplit, plant<RopeInValues>(), "V is the last d_v channels of K", ""},
     {"mut_last_channels_of_first_head", kSplit, plant<LastChannelsOfFirstHead>(), "the last 16 channels of q are the first head's",
      "flashinfer-ai/flashinfer#2689"},
@@ -265,6 +281,7 @@ const Mutant kTable[] = {
     {"mut_scales_shifted", kSplit, plant<ScalesShifted>(), "each group has the next one's scale", ""},
     {"mut_groups_of_64", kSplit, plant<GroupsOf64>(), "groups of 64 values, not of 128", ""},
     {"mut_scale_of_key_before", kSplit, plant<ScaleOfKeyBefore>(), "each key has the scales of the key before", ""},
+    {"mut_scale_of_tile_before", kSplit, plant<ScaleOfTileBefore>(), "each key has the scales of the key a tile before", ""},
     {"mut_largest_scale_for_tile", kSplit, plant<LargestScaleForTile>(), "one scale a tile for V", ""},
     {"mut_norm_lost", kSplit, plant<NormLost>(), "the power of two taken out of the scales is not put back", ""},
     {"mut_scale_on_rope", kSplit, plant<ScaleOnRope>(), "the last scale is applied to the RoPE part too", ""},
@@ -275,6 +292,26 @@ const Mutant kTable[] = {
     {"mut_codes_of_e5m2", kSplit, plant<CodesOfE5m2>(), "codes are read as e5m2", ""},
     {"mut_sign_lost", kSplit, plant<SignLost>(), "the sign of a code is lost", ""},
     {"mut_dequantised_undeclared", kSplit, does({.fp8 = Fp8::dequantise}), "values are rounded to q's type, undeclared", ""},
+
+    // ---- under the contracts of kernels in wide use
+    {"mut_sm120_last_key_dropped", kSm120, plant<LastKeyDropped>(), "the last key of a row is left out", ""},
+    {"mut_sm120_minus_one_as_slot0", kSm120, plant<MinusOneAsSlot0>(), "-1 is read as slot 0, and counted", "vllm-project/vllm#45324"},
+    {"mut_sm120_one_index_off_by_one", kSm120, plant<OneIndexOffByOne>(), "one entry of a row names the neighbouring slot", ""},
+    {"mut_sm120_one_value_wrong", kSm120, plant<OneValueWrong>(), "V of one key is that of the key before", ""},
+    {"mut_sm120_scale_to_pow2", kSm120, plant<ScaleToPow2>(), "scales are cut to a power of two", "vllm-project/vllm#54563"},
+    {"mut_sm120_sink_ignored", kSm120, plant<SinkIgnored>(), "the sink is not read", "vllm-project/vllm#54568"},
+    {"mut_sm120_lse_in_base_e", kSm120, plant<LseInBaseE>(), "lse in base e where base 2 is declared", "vllm-project/vllm#47079"},
+    {"mut_sm120_lse_without_sink", kSm120, plant<LseWithoutSink>(), "lse without the sink where it is declared to count", ""},
+    {"mut_sm120_empty_lse_zero", kSm120, plant<EmptyLse<0>>(), "lse of an empty row is 0", ""},
+    {"mut_sm120_split_boundary_dropped", kSm120, plant<SplitBoundaryDropped>(), "the first key of every split but the first is left out", ""},
+    {"mut_triton_last_key_dropped", kTriton, plant<LastKeyDropped>(), "the last key of a row is left out", ""},
+    {"mut_triton_minus_one_as_slot0", kTriton, plant<MinusOneAsSlot0>(), "-1 is read as slot 0, and counted", "vllm-project/vllm#45324"},
+    {"mut_triton_one_index_off_by_one", kTriton, plant<OneIndexOffByOne>(), "one entry of a row names the neighbouring slot", ""},
+    {"mut_triton_one_key_doubled", kTriton, plant<OneKeyDoubled>(), "one key of a row is counted twice", ""},
+    {"mut_triton_lse_in_base_2", kTriton, plant<LseInBase2>(), "lse in base 2, undeclared", "vllm-project/vllm#47079"},
+    {"mut_triton_lse_with_sink", kTriton, plant<LseWithSink>(), "lse counts the sink, undeclared", ""},
+    {"mut_triton_scale_to_pow2", kTriton, plant<ScaleToPow2>(), "scales are cut to a power of two", "vllm-project/vllm#54563"},
+    {"mut_triton_acc_in_bf16", kTriton, plant<AccInBf16>(), "the output accumulates in bf16", ""},
 };
 
 // Reports of the same classes that have no mutant on the CPU.
@@ -296,14 +333,21 @@ std::span<const Mutant> table() { return kTable; }
 std::span<const Excused> excused() { return kExcused; }
 
 const char* base_name(Base base) {
-  static constexpr const char* kNames[] = {"cpu_naive", "cpu_split", "cpu_dense", "cpu_virtual_block_table"};
+  static constexpr const char* kNames[] = {
+      "cpu_naive", "cpu_split", "cpu_dense", "cpu_virtual_block_table", "cpu_split+like_flashinfer_sm120", "cpu_split+like_vllm_triton"};
   return kNames[static_cast<size_t>(base)];
 }
 
 std::span<const smla_kernel> kernels() {
   static const std::vector<Spec> specs = [] {
-    static const Config kDeclared[] = {naive_config(), {}, {.source = Source::table}, {}};
-    const Spec::Body kBodies[] = {planted<NaiveBody>(), planted<SplitBody>(), planted<SplitBody>(), planted<VirtualTableBody>()};
+    const auto variant = [](Base base) {
+      for (const smla_kernel& kernel : cpu::variants())
+        if (kernel.name == std::string_view(base_name(base))) return static_cast<const Spec*>(kernel.user)->config;
+      throw std::logic_error("no variant is called so");
+    };
+    static const Config kDeclared[] = {naive_config(), {}, {.source = Source::table}, {}, variant(kSm120), variant(kTriton)};
+    const Spec::Body kBodies[] = {planted<NaiveBody>(),        planted<SplitBody>(), planted<SplitBody>(),
+                                  planted<VirtualTableBody>(), planted<SplitBody>(), planted<SplitBody>()};
     std::vector<Spec> all;
     for (const Mutant& mutant : kTable) {
       const auto base = static_cast<size_t>(mutant.base);
