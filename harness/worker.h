@@ -20,7 +20,7 @@ enum class Guard : int32_t { canary, fault_before, fault_after };
 /// How the kernel is called. In each way the answer to the request's inputs comes back, hashed after each launch of them; `other` is what runs
 /// beside. The last three ask for streams: `unsupported` on a device that has none.
 enum class Calls : int32_t {
-  plain,         // `launches` times; `alternate`: the other inputs in between, every call on new dirt
+  plain,         // `launches` times; `alternate`: the other inputs before every launch but the second, which finds what the first one left
   back_to_back,  // twice in a row, then the other inputs, then once more: the workspace stays as the call before left it
   gate,          // behind a kernel that holds the stream: nothing may be written before its turn
   graph,         // captured over the other inputs, replayed after these took their place in the same memory

@@ -112,11 +112,12 @@ void Calling::look() {
 void Calling::plain() {
   for (int i = 0; i < request_.launches; ++i) {
     const std::string which = fmt::format("{} of {}", i + 1, request_.launches);
-    if (request_.alternate && i > 0) {
+    if (request_.alternate && i != 1) {
       prepare_on_dirt(*other_, i, "prepare " + which + " (the other input before it)");
       launch(*other_, "launch " + which + " (the other input before it)");
     }
-    if (i % 2 == 0 || request_.alternate) prepare_on_dirt(first_, i, "prepare " + which);  // else: what the launch before left in the workspace
+    if (request_.alternate ? i != 1 : i % 2 == 0)
+      prepare_on_dirt(first_, i, "prepare " + which);  // else: what the launch before left in the workspace
     launch(first_, "launch " + which);
     look();
   }

@@ -126,12 +126,16 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
   if (request.launches < 1) throw UsageError(fmt::format("launches must be at least 1, not {}", request.launches));
   std::vector<Key> keys = {{request.c, request.variant, request.guard}};
   if (request.alternate || (request.calls != Calls::plain && request.calls != Calls::gate)) keys.push_back({request.c, request.other, request.guard});
-  const std::vector<StagedInputs*> in = inputs(keys);
+  std::vector<StagedInputs*> in = inputs(keys);
   for (int64_t token : request.tokens)
     if (token < 0 || token >= in[0]->in.tokens()) throw UsageError(fmt::format("judged token {} is not in [0, {})", token, in[0]->in.tokens()));
   attempt(reply, [&] {
     KernelCall call(kernel, device_of(kernel), resolved(request.threads), in[0]->in);
     reply.contract = call.contract;
+    if (request.alternate && !call.supports(in[1]->in)) {  // then divided as the first input is
+      keys[1].variant.num_splits = -1;
+      in = inputs(keys);
+    }
     if (request.calls > Calls::back_to_back && !call.device.streams()) throw Ended{Status::unsupported, "not applicable: the device has no streams"};
     if (request.calls == Calls::back_to_back) KernelCall(kernel, call.device, call.threads, in[1]->in);  // asked, too
     call.allocate(in, request.calls <= Calls::back_to_back);

@@ -90,6 +90,10 @@ smla_problem KernelCall::problem(const Inputs& in) const {
   return p;
 }
 
+bool KernelCall::supports(const Inputs& in) const {
+  return !through_door("supports", [&] { return declines(kernel, problem(in)); });
+}
+
 void KernelCall::allocate(const std::vector<StagedInputs*>& inputs, bool take_turns) {
   const TensorBytes bytes = tensor_bytes(problem_);
   int64_t sum = 0, largest = 0, held = 0, workspace_need = 0;

@@ -34,6 +34,8 @@ class KernelCall {
  public:
   /// Asks. Nothing is allocated.
   KernelCall(const smla_kernel& kernel, Device& device, int threads, const Inputs& in, std::optional<DenseChange> dense = {});
+  /// Whether the kernel would answer other inputs, too.
+  bool supports(const Inputs& in) const;
   /// Stages these inputs (`take_turns`: the first alone, if together they are large), allocates outputs and a workspace that serves each of them.
   /// Ended{skipped, bytes} if the machine has too little, Ended{oom} if only the kernel's workspace does not fit.
   void allocate(const std::vector<StagedInputs*>& inputs, bool take_turns = false);
