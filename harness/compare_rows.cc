@@ -15,7 +15,6 @@ namespace smla {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-ComparatorDefect planted_defect = nullptr;
 
 struct OutType {
   int mantissa_bits;   // stored ones
@@ -61,8 +60,6 @@ void add(TensorFigures& sum, const TensorFigures& later, bool worse) {
 
 }  // namespace
 
-void plant_in_comparator(ComparatorDefect defect) { planted_defect = defect; }
-
 Contract with_reference_precision(const Contract& contract) {
   Contract c = reference_contract();
   c.invalid_index = contract.invalid_index;
@@ -75,12 +72,13 @@ Contract with_reference_precision(const Contract& contract) {
   return c;
 }
 
-RowComparer::RowComparer(const Inputs& in, const Contract& judged_by, bool split, const Limits& limits)
+RowComparer::RowComparer(const Inputs& in, const Contract& judged_by, bool split, RowHook hook, const Limits& limits)
     : in_(in),
       contract_(judged_by),
       reference_(with_reference_precision(judged_by)),
       split_(split),
       has_lse_(judged_by.lse_dtype != LseType::none),
+      hook_(std::move(hook)),
       limits_(limits) {
   seen_.figures.out.tightest_rtol = power_of_two(-out_type(in.c.q_dtype).mantissa_bits);
 }
@@ -108,7 +106,7 @@ void RowComparer::add(const OracleBlock* block, std::span<const int64_t> tokens,
   const int32_t h_q = in_.c.h_q, d_v = in_.c.d_v;
   const int64_t count = std::ssize(tokens) * h_q;
   std::vector<Seen> parts(static_cast<size_t>((count + kRows - 1) / kRows));
-  parallel_for(threads, std::ssize(parts), [&](int64_t task, int) {
+  parallel_for(hook_ ? 1 : threads, std::ssize(parts), [&](int64_t task, int) {
     for (int64_t row = task * kRows; row < std::min(count, (task + 1) * kRows); ++row)
       add_row(parts[task], block, row, tokens[row / h_q], static_cast<int32_t>(row % h_q), rows.out.subspan(row * d_v, d_v),
               has_lse_ ? rows.lse[row] : 0.0);
@@ -129,7 +127,7 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
   RowStats stats = exact ? judge_exact_row(block, row, in_, t, h, contract_, split_, out_values, lse, limits_, &diagnosis)
                          : judge_row(*block, row, in_, contract_, split_, out_values, lse, limits_);
   const RowStats plain = exact || contract_ == reference_ ? stats : judge_row(*block, row, in_, reference_, split_, out_values, lse, limits_);
-  if (planted_defect != nullptr) planted_defect({t / in_.c.s_q, h, out_values, lse}, stats);
+  if (hook_) hook_({in_, t, h, out_values, lse, expected}, stats);
   ++f.rows;
   f.rows_unjudged += !stats.judged;
   if (f.diagnosis.empty()) f.diagnosis = diagnosis;

@@ -3,6 +3,7 @@
 // Every figure is a maximum over elements or rows, or pooled over rows that qualify: none is diluted by healthy rows.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -45,14 +46,16 @@ struct RowFigures {
 
 /// A row as the comparator saw it. `lse` as stored.
 struct ComparedRow {
-  int64_t b;
+  const Inputs& in;
+  int64_t t;
   int32_t h;
   std::span<const float> out;
   double lse;
+  std::span<const double> expected;  // out
 };
-/// A defect of the comparator's own: changes what was made of a row. Only the self-test plants one; null = none.
-using ComparatorDefect = void (*)(const ComparedRow& row, RowStats& stats);
-void plant_in_comparator(ComparatorDefect defect);
+/// Sees every row that was judged, one at a time, and may change what was made of it. For the self-test, which plants defects of the comparator's own
+/// here.
+using RowHook = std::function<void(const ComparedRow& row, RowStats& stats)>;
 
 /// Precision fields of the reference declaration, everything else (lse convention, padding ...) as declared.
 Contract with_reference_precision(const Contract& contract);
@@ -60,7 +63,7 @@ Contract with_reference_precision(const Contract& contract);
 class RowComparer {
  public:
   /// `judged_by`: the contract whose precision sizes the budget. `split`: partials of a declared type count.
-  RowComparer(const Inputs& in, const Contract& judged_by, bool split, const Limits& limits = {});
+  RowComparer(const Inputs& in, const Contract& judged_by, bool split, RowHook hook = nullptr, const Limits& limits = {});
   /// `block` holds the oracle's answer for `tokens`, or is null for families that need none. The figures do not depend on `threads`.
   void add(const OracleBlock* block, std::span<const int64_t> tokens, const CandidateRows& rows, int threads = 1);
   const RowFigures& figures() const { return seen_.figures; }
@@ -77,6 +80,7 @@ class RowComparer {
   const Inputs& in_;
   Contract contract_, reference_;
   bool split_, has_lse_;
+  RowHook hook_;
   Limits limits_;
   Seen seen_;
 };

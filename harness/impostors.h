@@ -29,16 +29,20 @@ class ImpostorWatch {
  public:
   ImpostorWatch(const Inputs& in, const Contract& contract, bool split);
   void add(const OracleBlock* block, std::span<const int64_t> tokens, const Limits& limits = {});
-  /// "" if every promised impostor was rejected in some row, or no row could show one; else which were not.
+  /// "" if every promised impostor was rejected in some row, or no row could show one; else which were not, by the reference declaration either: the
+  /// case is at fault.
   std::string accepted() const;
+  /// The same of those that only the declared precision accepts: what the kernel declares is too loose for this case.
+  std::string accepted_as_declared() const;
 
  private:
   struct Watched {
     Impostor impostor;
-    bool shown = false, rejected = false;
+    bool shown = false, rejected = false, rejected_by_reference = false;
   };
+  std::string names(bool by_reference_too) const;
   const Inputs& in_;
-  Contract contract_;
+  Contract contract_, reference_;
   bool split_;
   std::vector<Watched> watched_;
 };

@@ -213,6 +213,7 @@ class CaseJudge {
     if (take.base() && first && chosen("determinism")) {
       request.launches = options_.determinism;
       request.alternate = options_.determinism > 1;
+      if (request.alternate) request.other.num_splits = planned_.c().num_splits == 1 ? 2 : 1;
     }
     if (take.rows_needed) request.tokens = sent(take, tokens);
     RunReply reply = take.candidate->worker->run(request);
@@ -231,8 +232,11 @@ class CaseJudge {
     take.reply = std::move(reply);
     take.split = take.reply.splits_used != 1 && (take.run.variant.num_splits >= 0 ? take.run.variant.num_splits : planned_.c().num_splits) != 1;
     if (take.rows_needed && !take.comparer && !is_twin) {
-      take.comparer = std::make_unique<RowComparer>(*take.in, take.contract, take.split);
-      if (!take.run.variant.perturb.empty()) take.stale = std::make_unique<RowComparer>(*take.in, take.contract, take.split);
+      const auto hook = [&] {
+        return options_.row_hook ? options_.row_hook(static_cast<size_t>(&subject - subjects_.data()), take.base()) : nullptr;
+      };
+      take.comparer = std::make_unique<RowComparer>(*take.in, take.contract, take.split, hook());
+      if (!take.run.variant.perturb.empty()) take.stale = std::make_unique<RowComparer>(*take.in, take.contract, take.split, hook());
       if (take.base()) subject.impostors = std::make_unique<ImpostorWatch>(*base_, take.contract, take.split);
     }
     if (take.bits_promised) same_bits(subject, take, first);
@@ -406,6 +410,7 @@ class CaseJudge {
   void conclude(Subject& subject) {
     subject.evidence.figures = subject.takes[0].comparer->figures();
     subject.evidence.mistrusted = subject.impostors->accepted();
+    subject.evidence.too_loose = subject.impostors->accepted_as_declared();
     for (const Take& take : subject.takes) {
       if (take.base() || !take.comparer || !take.rows_needed) continue;
       Evidence evidence;

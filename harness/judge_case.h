@@ -19,6 +19,8 @@ struct JudgeOptions {
   int threads = 0;
   std::string repro_flags;
   std::vector<Candidate> twins;  // kernels that checks may run beside the one that is judged
+  /// The self-test's: what sees the rows of a kernel (its place in the list), base run or check. Null: nothing does.
+  std::function<RowHook(size_t kernel, bool base)> row_hook;
 };
 
 /// Where the time went. What is in none of them is the harness's own.

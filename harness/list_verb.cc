@@ -8,6 +8,8 @@
 #include "harness/session.h"
 #include "harness/verbs.h"
 #include "kernels/archs.h"
+#include "kernels/mutants/mutant.h"
+#include "kernels/registry.h"
 
 namespace smla {
 namespace {
@@ -46,6 +48,24 @@ void list_checks(const Options&) {
   for (const Check& check : checks()) fmt::print("{:<12} {:<7} {}\n", check.name, check.quick ? "quick" : "all", check.what);
 }
 
+/// What the self-test must notice, with the public reports of the same mechanism; and the reports that no CPU kernel can carry.
+void list_mutants(const Options&) {
+  std::map<std::string_view, const mutants::Mutant*> table;
+  for (const mutants::Mutant& mutant : mutants::table()) table[mutant.name] = &mutant;
+  for (KernelGroup group : {KernelGroup::mutant, KernelGroup::fake})
+    for (const smla_kernel* kernel : kernels(group)) {
+      const auto found = table.find(kernel->name);
+      const mutants::Mutant* mutant = found == table.end() ? nullptr : found->second;
+      fmt::print("{:<36} {:<32} {}{}{}\n", kernel->name,
+                 mutant                              ? mutants::base_name(mutant->base)
+                 : kernel->device == SMLA_DEVICE_CPU ? ""
+                                                     : "cuda",
+                 kernel->description, mutant && *mutant->reports ? fmt::format("  [{}]", mutant->reports) : "",
+                 mutant && *mutant->out_of_reach ? fmt::format("  exempt: {}", mutant->out_of_reach) : "");
+    }
+  for (const mutants::Excused& excused : mutants::excused()) fmt::print("{:<36} {:<32} no CPU kernel can: {}\n", excused.report, "", excused.why);
+}
+
 /// The matrix kernel x case, with the reason for each refusal, and its sums.
 void list_support(const Options& options) {
   Session session(options);
@@ -76,16 +96,16 @@ void list_support(const Options& options) {
 constexpr struct {
   std::string_view name;
   void (*print)(const Options&);
-} kLists[] = {{"cases", list_cases},       {"kernels", list_kernels}, {"suites", list_suites},
-              {"patterns", list_patterns}, {"support", list_support}, {"checks", list_checks}};
+} kLists[] = {{"cases", list_cases},     {"kernels", list_kernels}, {"suites", list_suites},  {"patterns", list_patterns},
+              {"support", list_support}, {"checks", list_checks},   {"mutants", list_mutants}};
 
 }  // namespace
 
 int verb_list(int argc, char** argv) {
   Options options;
   options.what = "cases";
-  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks", kListing | kChoosing, options, argc,
-                   argv))
+  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks, mutants", kListing | kChoosing, options,
+                   argc, argv))
     return 0;
   std::vector<std::string_view> names;
   for (const auto& list : kLists) {

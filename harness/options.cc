@@ -152,7 +152,7 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
   options.command = "smla";
   for (int i = 0; i < argc; ++i) options.command += " " + shell_quote(argv[i]);
   if (groups & kListing) {
-    app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks");
+    app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks|mutants");
     app.add_option("--arch", options.arch, "support: on a GPU of this architecture, whether one is here or not")->type_name("sm_120");
     add_gpus(app, options);
   }
@@ -177,7 +177,11 @@ bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv) 
   add_running(app, options);
   app.option_defaults()->group("Self-test");
   app.add_flag("--quick", flags.quick, "ask a planted defect until something notices it, and sweep no healthy kernels");
-  app.add_flag("--which", flags.which, "only tell the case that exposes each planted defect");
+  app.add_flag("--which", flags.which, "only tell the case, and the check, that exposes each planted defect");
+  app.add_flag("--rules", flags.rules, "only compare the acceptance rules of other projects with this one, on the same kernels and cases");
+  app.add_option("--checks", options.checks, "quick, all, none, or names joined by commas (smla list checks)")->type_name("LIST");
+  add_text(app, "--jobs", "N", "questions at a time, each with kernels and oracle on --threads threads of its own (one; default: a question a core)",
+           [&](const std::string& s) { flags.jobs = static_cast<int>(parse_count("--jobs", s, 1)); });
   add_text(app, "--pairs", "N", "so many (case, seed) of healthy kernels (10000)",
            [&](const std::string& s) { flags.pairs = parse_count("--pairs", s, 1); });
   return parse(app, argc, argv);

@@ -58,6 +58,8 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
 struct SelftestFlags {
   bool quick = false;     // stop at the first that notices a planted defect; no sweep of healthy kernels
   bool which = false;     // only tell, for each planted defect, the case that exposes it
+  bool rules = false;     // only compare acceptance rules in use elsewhere with this one
+  int jobs = 0;           // questions at a time; 0 = one a core
   int64_t pairs = 10000;  // (case, seed) of the sweep of healthy kernels
 };
 bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "harness/cuda/gpu_probe.h"
 #include "harness/exit_status.h"
@@ -16,18 +18,34 @@
 namespace smla {
 namespace {
 
-void print_hunt(const Selftest& selftest, bool which) {
-  if (which) {
-    for (const Planted& p : selftest.planted()) fmt::print("{:<36} {}\n", p.name, p.killed() ? p.killing_case : "(nothing)");
-    return;
+std::string fate(const Planted& p) { return p.killed() ? p.killed_by : p.exempt.empty() ? "NOBODY" : "exempt"; }
+
+/// Planted x check: in how many cases each check noticed.
+Table matrix(const Selftest& selftest) {
+  std::vector<std::string> columns;
+  for (const Planted& p : selftest.planted())
+    for (const auto& [id, by] : p.row)
+      for (const std::string& name : by)
+        if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+  Table table{{"planted", "cases"}, {}};
+  table.titles.insert(table.titles.end(), columns.begin(), columns.end());
+  for (const Planted& p : selftest.planted()) {
+    std::vector<std::string> cells{p.name, fmt::format("{}", p.row.size())};
+    for (const std::string& column : columns) {
+      const auto count = std::count_if(p.row.begin(), p.row.end(), [&](const auto& cell) {
+        return std::find(cell.second.begin(), cell.second.end(), column) != cell.second.end();
+      });
+      cells.push_back(count == 0 ? "" : fmt::format("{}", count));
+    }
+    table.add(cells);
   }
+  return table;
+}
+
+void print_killers(const Selftest& selftest) {
   Table table{{"planted", "noticed by", "after s", "case"}, {}};
   for (const Planted& p : selftest.planted())
-    table.add({p.name,
-               p.killed()         ? p.killed_by
-               : p.exempt.empty() ? "NOBODY"
-                                  : "exempt",
-               p.killed() ? fmt::format("{:.1f}", p.killed_at_s) : "", p.killed() ? p.killing_case : p.exempt});
+    table.add({p.name, fate(p), p.killed() ? fmt::format("{:.1f}", p.killed_at_s) : "", p.killed() ? p.killing_case : p.exempt});
   fmt::print("{}\n", table.text());
 }
 
@@ -42,21 +60,37 @@ int verb_selftest(int argc, char** argv) {
   const int ordinal = options.gpus.empty() ? 0 : options.gpus.front();
   const int gpu = probe_gpu(ordinal, why_no_gpu) ? ordinal : -1;
   if (gpu < 0) fmt::print("without the defects of GPU kernels: {}\n", why_no_gpu);
-  Selftest selftest(options, plan_cases(options), planted_kernels(options.kernels, gpu >= 0), gpu);
+  if (flags.jobs == 0) flags.jobs = gpu >= 0 ? 1 : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  Selftest selftest(options, flags.jobs, plan_cases(options), planted_kernels(options.kernels, gpu >= 0), gpu);
   const std::string folder = report_folder(options, "cpu_x86_64");
   watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
+  const bool full = !flags.quick && !flags.which;
 
-  selftest.hunt(flags.quick || flags.which);
-  print_hunt(selftest, flags.which);
-  write_text_file(folder + "/selftest.csv", selftest.matrix_csv());
-  if (!flags.which && !interrupted()) {
-    selftest.hunt_with_faulty_comparators();
-    for (const auto& [name, who] : selftest.comparators())
-      fmt::print("comparator {:<20} {}\n", name, who.empty() ? "NOBODY noticed" : fmt::format("noticed: {} escapes", who));
+  selftest.hunt(!full);
+  print_killers(selftest);
+  write_text_file(folder + "/selftest_killers.csv", selftest.killers_csv());
+  if (full) {
+    write_text_file(folder + "/selftest.csv", selftest.matrix_csv());
+    write_text_file(folder + "/selftest_cases.csv", selftest.cases_csv());
+    write_text_file(folder + "/selftest.md", matrix(selftest).markdown());
+    fmt::print("{}\n", matrix(selftest).text());
   }
-  if (!flags.quick && !flags.which && !interrupted()) {
+  if (full && !interrupted()) {
+    write_text_file(folder + "/selftest_rules.csv", selftest.rules().csv());
+    fmt::print("{}\n", selftest.rules().text());
+  }
+  const bool only = flags.which || flags.rules;
+  if (!only && !interrupted()) {
+    selftest.hunt_with_faulty_comparators();
+    for (const FaultyComparator& comparator : selftest.comparators())
+      fmt::print("comparator {:<20} {}\n", comparator.name,
+                 comparator.escapes.empty() ? "NOBODY escapes: not noticed" : fmt::format("noticed: {} escapes", comparator.escapes));
+  }
+  size_t twins = 0;
+  if (full && !only && !interrupted()) {
     for (const auto& group : selftest.alike()) {
+      twins += group.size();
       fmt::print("alike in every cell:");
       for (const Planted* p : group) fmt::print(" {}", p->name);
       fmt::print("\n");
@@ -64,22 +98,25 @@ int verb_selftest(int argc, char** argv) {
     selftest.sweep_healthy(flags.pairs);
   }
   write_text_file(folder + "/selftest_healthy.csv", selftest.healthy_csv());
-  if (const int signal = interrupted()) return 128 + signal;
-
-  int64_t exempt = 0, unnoticed = 0;
-  for (const Planted& p : selftest.planted()) exempt += !p.killed() && !p.exempt.empty();
-  for (const auto& comparator : selftest.comparators()) unnoticed += comparator.second.empty();
+  const auto count = [](const auto& list, const auto& is) { return std::count_if(list.begin(), list.end(), is); };
+  const auto noticed = count(selftest.planted(), [](const Planted& p) { return p.killed(); });
+  const auto unnoticed = count(selftest.comparators(), [](const FaultyComparator& comparator) { return comparator.escapes.empty(); });
+  const size_t alive = selftest.survivors().size(), alarms = selftest.false_alarms().size(), planted = selftest.planted().size();
   for (const FalseAlarm& alarm : selftest.false_alarms())
     fmt::print("false alarm: {} by {}: {}\n  smla check --kernel {} --case {}\n", alarm.kernel, alarm.by, alarm.detail, alarm.kernel,
                shell_quote(alarm.line));
   for (const Planted* p : selftest.survivors()) fmt::print("survives: {} ({})\n", p->name, p->what);
-  const size_t planted = selftest.planted().size(), alive = selftest.survivors().size(), alarms = selftest.false_alarms().size();
-  fmt::print("\nnoticed {} of {} planted defects ({} survive, {} exempt) over {} cases; comparator defects noticed {} of {}\n",
-             planted - alive - static_cast<size_t>(exempt), planted, alive, exempt, selftest.plan().size(),
-             static_cast<int64_t>(selftest.comparators().size()) - unnoticed, selftest.comparators().size());
-  fmt::print("false alarms {} of {} healthy (kernel, case, seed), {} swept (case, seed); {} pairs mistrusted\n", alarms, selftest.healthy_pairs(),
+  fmt::print("\nnoticed {} of {} planted defects ({} survive, {} exempt) over {} cases", noticed, planted, alive,
+             planted - alive - static_cast<size_t>(noticed), selftest.plan().size());
+  if (full && !only) fmt::print("; {} of them alike in every cell", twins);
+  if (!only) fmt::print("; comparator defects noticed {} of {}", selftest.comparators().size() - unnoticed, selftest.comparators().size());
+  fmt::print("\nfalse alarms {} of {} healthy (kernel, case, seed), {} swept (case, seed); {} pairs mistrusted\n", alarms, selftest.healthy_pairs(),
              selftest.healthy_inputs(), selftest.mistrusted());
   fmt::print("in {}; reports: {}\n", clock_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()), folder);
+  if (const int signal = interrupted()) {
+    fmt::print("interrupted by signal {}: not everything was asked\n", signal);
+    return 128 + signal;
+  }
   return alive > 0 || alarms > 0 || unnoticed > 0 ? kSelftestFailed : kAllGreen;
 }
 

@@ -26,6 +26,7 @@ struct Evidence {
   RowFigures figures;
   std::vector<CheckOutcome> checks;
   std::string mistrusted;  // not empty: an impostor that the family promises to reject was not; which
+  std::string too_loose;   // not empty: the same, but only by what this kernel declares: by the reference declaration it was
   bool has_lse = true;
 };
 

@@ -88,3 +88,12 @@ TEST_CASE("red or not, and against what was expected") {
   CHECK(is_red(Status::pass, "cpu_naive", "mistrusted"));
   CHECK_FALSE(is_red(Status::mistrusted, "cpu_naive", "mistrusted"));
 }
+
+TEST_CASE("a declaration too loose for a case: it says nothing for the kernel, only against it") {
+  Evidence e = healthy();
+  e.too_loose = "contract: too loose";
+  CHECK(decide(e).status() == Status::unsupported);
+  CHECK(decide(e).detail() == "contract: too loose");
+  e.figures.lse.n_bad_rows = 1;
+  CHECK(decide(e).lse == Status::fail);
+}
