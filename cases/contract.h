@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cases/words.h"
 
@@ -44,6 +45,12 @@ inline Contract reference_contract() { return Contract{}; }
 
 /// The CSV form: only what differs from exact / fp32 / base e, `key=value` joined by '|', e.g. "p=bf16|part=bf16". `q_dtype` resolves Rounding::q.
 std::string declared(const Contract& contract, FloatType q_dtype);
+
+/// Words of the contract's table in cases/README.md, `key=value` with spaces, commas or '|' between: "lse_base=two p=fp32". What is not named stays as
+/// in `base`. Throws UsageError naming the nearest key or value.
+Contract parse_contract(std::string_view words, const Contract& base = {});
+/// The same words, for all that differs from the reference conventions: parse_contract(contract_words(c)) == c.
+std::string contract_words(const Contract& contract);
 
 /// Unit roundoff of a rounding (bf16 2^-8, fp16 2^-11, e4m3 2^-4, fp32 2^-24, exact 0) and what is lost below its range.
 double unit_roundoff(Rounding rounding, FloatType q_dtype);

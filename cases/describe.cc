@@ -9,7 +9,7 @@ namespace smla {
 namespace {
 
 /// Values of the flags, those of kernels/api/smla_kernel.h.
-enum : int32_t { kDenseSet = 1, kTailPadded = 2, kDuplicates = 4, kTablePerQuery = 8, kScalesPow2 = 16, kOutOfRangeEntries = 32 };
+enum : int32_t { kDenseSet = 1, kTailPadded = 2, kDuplicates = 4, kTablePerQuery = 8, kScalesPow2 = 16, kOutOfRangeEntries = 32, kSinkGiven = 64, kTopkLengthGiven = 128 };
 
 class Bitmap {
  public:
@@ -67,7 +67,7 @@ void describe(Inputs& in) {
 
   in.flags = (dense_set ? kDenseSet : 0) | (tail_padded ? kTailPadded : 0) | (duplicates ? kDuplicates : 0) |
              (out_of_range ? kOutOfRangeEntries : 0) | (in.c.table == TableKind::query ? kTablePerQuery : 0) |
-             (in.c.scales == Scales::pow2 ? kScalesPow2 : 0);
+             (in.c.scales == Scales::pow2 ? kScalesPow2 : 0) | (in.sink.empty() ? 0 : kSinkGiven) | (in.topk_length.empty() ? 0 : kTopkLengthGiven);
 
   // Of every kind of row that loops go wrong at, the first, a middle and the last.
   in.special_rows = {0, in.tokens() - 1};

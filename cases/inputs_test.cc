@@ -10,7 +10,7 @@ using namespace smla;
 
 namespace {
 Inputs made(const std::string& line) { return make_inputs(parse_line(line)); }
-enum { kDenseSet = 1, kTailPadded = 2, kDuplicates = 4, kTablePerQuery = 8, kScalesPow2 = 16, kOutOfRange = 32 };  // the door's literals
+enum { kDenseSet = 1, kTailPadded = 2, kDuplicates = 4, kTablePerQuery = 8, kScalesPow2 = 16, kOutOfRange = 32, kSink = 64, kTopkLength = 128 };  // as in the door
 }  // namespace
 
 TEST_CASE("flags say what the lists are") {
@@ -23,7 +23,9 @@ TEST_CASE("flags say what the lists are") {
   CHECK(made("decode b=2 s_kv=100 topk=50 pattern=out_of_range").flags == kOutOfRange);
   CHECK(made("decode b=2 s_kv=100 topk=50 table=query").flags == (kTailPadded | kTablePerQuery));
   CHECK(made("decode b=2 s_kv=100 topk=50 kv_format=fp8_656 scales=pow2").flags == (kTailPadded | kScalesPow2));
-  CHECK(made("decode b=2 s_kv=100 topk=100 pattern=stale_tail topk_length=1").flags == kTailPadded);  // what stands behind K_t is no entry
+  CHECK(made("decode b=2 s_kv=100 topk=100 pattern=stale_tail topk_length=1").flags ==
+        (kTailPadded | kTopkLength));  // what stands behind K_t is no entry
+  CHECK(made("decode b=2 s_kv=100 topk=50 sink=mixed").flags == (kTailPadded | kSink));
   CHECK(make_inputs(parse_line("decode b=2 s_kv=100 topk=100 pattern=dense"), parse_variant("half_2")).flags == 0);
 }
 

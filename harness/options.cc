@@ -66,6 +66,10 @@ void add_choosing(CLI::App& app, Options& options) {
   add_text(app, "--shard", "i/n", "the i-th of n parts of the cases, by case hash, i from 1", [&](const std::string& s) { parse_shard(s, options); });
   app.add_option("--plugin", options.plugin, "a shared library with kernels of your own; its kernels are then the default choice")
       ->type_name("FILE.so");
+  app.add_option("--python", options.pythons,
+                 "a kernel of your own in Python, with words of its contract behind it if you like (harness/python); repeatable, default choice too")
+      ->type_name("FILE.py:FUNCTION")
+      ->allow_extra_args(false);
 }
 
 void add_checking(CLI::App& app, Options& options) {
@@ -226,6 +230,7 @@ namespace {
 
 std::string judging_flags(const Options& options) {
   std::string text;
+  for (const std::string& python : options.pythons) text += fmt::format(" --python {}", shell_quote(python));
   if (options.checks != "quick") text += fmt::format(" --checks {}", options.checks);
   if (options.oracle_rows != 0) text += fmt::format(" --oracle-rows {}", options.oracle_rows);
   if (options.determinism != Options().determinism) text += fmt::format(" --determinism {}", options.determinism);

@@ -20,6 +20,7 @@ struct Options {
   // choosing
   std::vector<std::string> suites, cases_files, case_lines, kernels, filters, skips, sets;
   std::string plugin;
+  std::vector<std::string> pythons;
   int shard_index = 1, shard_count = 1;
   std::string what;  // smla list WHAT
   std::string arch;  // smla list support: of a GPU of this architecture, here or not

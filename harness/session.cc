@@ -15,21 +15,20 @@
 namespace smla {
 
 Session::Session(const Options& options) : options_(options) {
-  const auto start = [&](const std::string& plugin) {
-    WorkerOptions worker;
-    worker.plugin = plugin;
+  const auto start = [&](WorkerOptions worker, const std::string& flag) {
     worker.gpu = gpu_ordinal();
     workers_.push_back(std::make_unique<Worker>(worker));
     for (const KernelInfo& info : workers_.back()->list()) {
       for (const Candidate& other : all_)
         if (other.info.name == info.name)
-          throw UsageError(fmt::format("--plugin {}: kernel '{}' has the name of another kernel", options_.plugin, info.name));
+          throw UsageError(fmt::format("{}: kernel '{}' has the name of another kernel", flag, info.name));
       all_.push_back({info, workers_.back().get()});
     }
   };
-  if (!options.plugin.empty()) start(options.plugin);
-  plugin_kernels_ = all_.size();
-  start("");
+  if (!options.plugin.empty()) start({.plugin = options.plugin}, "--plugin " + options.plugin);
+  for (const std::string& python : options.pythons) start({.python = python}, "--python " + python);
+  own_kernels_ = all_.size();
+  start({}, "built in");
   if (all_.empty()) throw CannotStart("no kernel is here: neither built in nor in a plug-in");
 }
 
@@ -47,7 +46,7 @@ std::vector<Candidate> Session::chosen() const { return chosen(options_.kernels.
 
 std::vector<Candidate> Session::chosen(bool cuda) const {
   if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);
-  if (plugin_kernels_ > 0) return {all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(plugin_kernels_)};
+  if (own_kernels_ > 0) return {all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(own_kernels_)};
   std::vector<Candidate> plain = all_;
   const std::vector<const smla_kernel*> built_in = kernels(KernelGroup::built_in);
   std::erase_if(plain, [&](const Candidate& candidate) {

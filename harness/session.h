@@ -14,10 +14,11 @@ namespace smla {
 
 class Session {
  public:
-  /// Starts a worker for the built-in kernels and one for the plug-in, if there is one. Throws UsageError for a library that cannot be loaded.
+  /// Starts a worker for the built-in kernels, one for the plug-in if there is one, and one for each Python kernel. Throws UsageError for what cannot
+  /// be loaded.
   explicit Session(const Options& options);
   const std::vector<Candidate>& all() const { return all_; }
-  /// What --kernel chooses; without it the plug-in's kernels, or where there is no plug-in the built-in ones but variants (`base+change`): those for
+  /// What --kernel chooses; without it the user's own kernels, or where there are none the built-in ones but variants (`base+change`): those for
   /// CUDA where there is a GPU, else those for the CPU.
   std::vector<Candidate> chosen() const;
   /// The same where kernels for CUDA, or else those for the CPU, are the default choice.
@@ -37,7 +38,7 @@ class Session {
   mutable bool gpu_asked_ = false;
   mutable std::optional<GpuInfo> gpu_;
   mutable std::string why_no_gpu_ = "no kernel here is for CUDA";
-  size_t plugin_kernels_ = 0;  // they come first in all_
+  size_t own_kernels_ = 0;  // the user's, of plug-in and Python: they come first in all_
 };
 
 }  // namespace smla

@@ -34,8 +34,6 @@ int SweepResult::exit_status() const {
   return tally.of(Status::pass) > 0 ? kAllGreen : kNoPass;
 }
 
-namespace {
-
 JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_checks) {
   const Options& options = job.options;
   JudgeOptions judge;
@@ -49,6 +47,8 @@ JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_che
   judge.twins = job.session.all();
   return judge;
 }
+
+namespace {
 
 PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, const PairResult& pair, const CaseResult& about) {
   return {planned, candidate,

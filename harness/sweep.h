@@ -46,6 +46,9 @@ struct SweepResult {
   int exit_status() const;
 };
 
+/// What a job asks of judge_case, with these checks.
+JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_checks);
+
 /// `write`: tell and write accuracy.csv; without it the pairs are only judged, and what is red is told.
 SweepResult sweep_accuracy(const Job& job, bool write);
 

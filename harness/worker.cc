@@ -13,6 +13,7 @@
 #include <optional>
 #include <system_error>
 
+#include "harness/python/python_worker.h"
 #include "harness/worker/blackbox.h"
 #include "harness/worker/process.h"
 #include "harness/worker/protocol.h"
@@ -53,7 +54,7 @@ std::string text_of(const char* field, size_t size) { return {field, strnlen(fie
 struct Worker::Impl {
   explicit Impl(WorkerOptions o) : options(std::move(o)), shared(memfd_create("smla judged rows", MFD_CLOEXEC)) {
     if (!shared) throw std::system_error(errno, std::generic_category(), "memfd_create");
-    if (options.program.empty()) options.program = "/proc/self/exe";
+    if (options.program.empty()) options.program = program_file();
   }
 
   WorkerOptions options;
@@ -124,10 +125,20 @@ struct Worker::Impl {
     if (process && process->ended()) process.reset();
     if (process) return {};
     std::vector<std::string> args = {"smla", "worker"};
+    std::string program = options.program;
+    if (!options.python.empty()) {
+      args = python_worker(options.python);
+      program = args.front();
+    }
     if (!options.plugin.empty()) args.push_back("--plugin=" + options.plugin);
     if (options.gpu >= 0) args.push_back(fmt::format("--gpu={}", options.gpu));
     resize_shared(0);
-    process = std::make_unique<Process>(options.program, args, shared.get());
+    try {
+      process = std::make_unique<Process>(program, args, shared.get());
+    } catch (const std::system_error& error) {
+      if (options.python.empty()) throw;
+      throw UsageError(fmt::format("--python: the interpreter does not start: {} (SMLA_PYTHON names another)", error.what()));
+    }
     ++starts;
     std::string line;
     if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(kStartDeadline_s)); event != Process::Event::line)
@@ -204,6 +215,7 @@ Worker::~Worker() = default;
 
 std::vector<KernelInfo> Worker::list() {
   if (auto death = impl_->ensure_started()) {
+    if (!impl_->options.python.empty()) throw UsageError(fmt::format("--python {}: {}", impl_->options.python, death->detail));
     if (impl_->options.plugin.empty()) throw std::runtime_error("the worker did not start: " + death->detail);
     throw UsageError(fmt::format("plug-in {}: could not be loaded: {}", impl_->options.plugin, death->detail));
   }

@@ -2,12 +2,15 @@
 // The parent's side of a worker: a process of its own that holds inputs, guards and the kernel, so that a kernel may do anything.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cases/contract.h"
 #include "cases/inputs.h"
+
+struct smla_kernel;
 
 namespace smla {
 
@@ -111,8 +114,9 @@ struct KernelInfo {
 
 struct WorkerOptions {
   std::string plugin;   // shared library; empty = built-ins only
+  std::string python;   // FILE.py:FUNCTION and words (harness/python): a Python process holds that one kernel
   int gpu = -1;         // -1 = none
-  std::string program;  // the smla binary; empty = /proc/self/exe
+  std::string program;  // the smla binary; empty = the one that stands here (program_file)
 };
 
 /// A worker. Started on first use, replaced after a crash, timeout or dead context; dies with its parent. Never throws for what a kernel did.
@@ -138,5 +142,7 @@ class Worker {
 
 /// The worker process: `smla worker`, started by Worker only. Returns the exit status.
 int worker_main(int argc, char** argv);
+/// The same loop over kernels that `load` gives, which runs once the black box is open. What it throws as UsageError is told to the parent.
+int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>& load);
 
 }  // namespace smla

@@ -42,18 +42,25 @@ std::string fault(const smla_kernel* kernel) {
   return {};
 }
 
+void require(const std::string& path, bool holds, const std::string& what) {
+  if (!holds) throw UsageError("plug-in " + path + ": " + what);
+}
+
+/// Loads the library and asks it for its kernels. An absolute path: dlopen looks a bare name up elsewhere.
+const smla_library* load(const std::string& path) {
+  void* handle = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) require(path, false, fmt::format("cannot be loaded: {}", dlerror()));
+  const auto get_library = reinterpret_cast<smla_get_library_fn>(dlsym(handle, "smla_get_library"));
+  require(path, get_library, "exports no smla_get_library (extern \"C\" SMLA_EXPORT, kernels/api/smla_kernel.h)");
+  return get_library();
+}
+
 }  // namespace
 
-Plugin::Plugin(const std::string& path) : path_(path) {
-  const auto require = [&](bool holds, const std::string& what) {
-    if (!holds) throw UsageError("plug-in " + path_ + ": " + what);
-  };
-  // An absolute path: dlopen looks a bare name up elsewhere.
-  void* handle = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) require(false, fmt::format("cannot be loaded: {}", dlerror()));
-  const auto get_library = reinterpret_cast<smla_get_library_fn>(dlsym(handle, "smla_get_library"));
-  require(get_library, "exports no smla_get_library (extern \"C\" SMLA_EXPORT, kernels/api/smla_kernel.h)");
-  const smla_library* library = get_library();
+Plugin::Plugin(const std::string& path) : Plugin(load(path), path) {}
+
+Plugin::Plugin(const smla_library* library, const std::string& path) : path_(path) {
+  const auto require = [&](bool holds, const std::string& what) { smla::require(path_, holds, what); };
   require(library, "smla_get_library returned null");
   require(library->abi_version == SMLA_ABI_VERSION,
           fmt::format("was built for ABI {}, this program speaks ABI {}", library->abi_version, SMLA_ABI_VERSION));

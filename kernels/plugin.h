@@ -15,6 +15,8 @@ class Plugin {
   /// Loads `path` and checks everything that the door promises before a single function is called. Throws UsageError naming the file, the kernel and
   /// what is wrong.
   explicit Plugin(const std::string& path);
+  /// The same checks of a library that this process holds already; `path` is what errors call it.
+  Plugin(const smla_library* library, const std::string& path);
   std::span<const smla_kernel* const> kernels() const { return kernels_; }
   /// Throws UsageError naming the nearest kernel of this library.
   const smla_kernel& find(std::string_view name) const;

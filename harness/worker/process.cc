@@ -127,7 +127,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
   std::vector<char*> argv;
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
-  int error = posix_spawn(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
+  int error = posix_spawnp(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   check_spawn(error, program);

@@ -179,6 +179,10 @@ int worker_main(int argc, char** argv) {
       return print_gpu_peaks(n);
     else if (arg.starts_with("--gpu=")) std::from_chars(arg.data() + 6, arg.data() + arg.size(), gpu);
   }
+  return serve_worker(gpu, [&] { return kernels_of(plugin); });
+}
+
+int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>& load) {
   struct stat info;
   if (fstat(kSocket, &info) != 0 || !S_ISSOCK(info.st_mode) || fstat(kShared, &info) != 0)
     throw UsageError("worker: started by the other verbs, not by hand");
@@ -197,7 +201,7 @@ int worker_main(int argc, char** argv) {
   Reply reply;
   std::unique_ptr<Engine> engine;
   try {
-    engine = std::make_unique<Engine>(kernels_of(plugin), gpu);
+    engine = std::make_unique<Engine>(load(), gpu);
     reply.body = Ready{engine->list()};
   } catch (const UsageError& error) { reply.body = Refused{error.what()}; }
   set_stage("");
