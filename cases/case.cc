@@ -45,6 +45,17 @@ std::string field_text(T field) {
   else return fmt::format("{}", field);  // a float in the shortest form that reads back to itself
 }
 
+constexpr std::string_view kFilePattern = "file:";
+
+void set_pattern(Case& c, std::string_view word) {
+  const bool of_file = word.starts_with(kFilePattern);
+  c.pattern_file = of_file ? word.substr(kFilePattern.size()) : std::string_view();
+  c.pattern = of_file ? Pattern::file : parse_enum<Pattern>("pattern", word);
+}
+std::string pattern_text(const Case& c) {
+  return c.pattern == Pattern::file ? std::string(kFilePattern) + c.pattern_file : std::string(name_of(c.pattern));
+}
+
 #define SMLA_KEY(NAME)                                                                                                               \
   {                                                                                                                                  \
 #NAME, [](Case & c, std::string_view word) { set_field(c.NAME, #NAME, word); }, [](const Case& c) { return field_text(c.NAME); } \
@@ -69,7 +80,7 @@ constexpr Key kKeys[] = {
     SMLA_KEY(sink),
     SMLA_KEY(sm_scale),
     SMLA_KEY(num_splits),
-    SMLA_KEY(pattern),
+    {"pattern", set_pattern, pattern_text},
     SMLA_KEY(values),
     SMLA_KEY(needle0),
     SMLA_KEY(seed),

@@ -28,6 +28,7 @@ struct Case {
   float sm_scale = 0.0625f;  // 256^-0.5
   int32_t num_splits = 0;
   Pattern pattern = Pattern::scattered;
+  std::string pattern_file;  // of pattern=file:PATH, an array of positions (cases/index_file.h)
   Values values = Values::gaussian;
   int32_t needle0 = 0;
   uint64_t seed = 1;

@@ -35,9 +35,11 @@ struct Field {
   int32_t (*get)(const Contract&);
   void (*set)(Contract&, int32_t);
 };
-#define SMLA_FIELD(KEY, WORDS)                                                                               \
-  {#KEY, WORDS, [](const Contract& c) { return static_cast<int32_t>(c.KEY); },                               \
-   [](Contract& c, int32_t value) { c.KEY = static_cast<decltype(c.KEY)>(value); }}
+#define SMLA_FIELD(KEY, WORDS)                                                                                                                     \
+  {                                                                                                                                                \
+#KEY, WORDS, [](const Contract& c) { return static_cast<int32_t>(c.KEY); }, [](Contract & c,                                                   \
+                                                                                   int32_t value) { c.KEY = static_cast<decltype(c.KEY)>(value); } \
+  }
 constexpr Field kFields[] = {
     SMLA_FIELD(invalid_index, kInvalidIndex),
     SMLA_FIELD(padding, kPadding),

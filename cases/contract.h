@@ -46,8 +46,8 @@ inline Contract reference_contract() { return Contract{}; }
 /// The CSV form: only what differs from exact / fp32 / base e, `key=value` joined by '|', e.g. "p=bf16|part=bf16". `q_dtype` resolves Rounding::q.
 std::string declared(const Contract& contract, FloatType q_dtype);
 
-/// Words of the contract's table in cases/README.md, `key=value` with spaces, commas or '|' between: "lse_base=two p=fp32". What is not named stays as
-/// in `base`. Throws UsageError naming the nearest key or value.
+/// Words of the contract's table in cases/README.md, `key=value` with spaces, commas or '|' between: "lse_base=two p=fp32". What is not named stays
+/// as in `base`. Throws UsageError naming the nearest key or value.
 Contract parse_contract(std::string_view words, const Contract& base = {});
 /// The same words, for all that differs from the reference conventions: parse_contract(contract_words(c)) == c.
 std::string contract_words(const Contract& contract);

@@ -9,7 +9,16 @@ namespace smla {
 namespace {
 
 /// Values of the flags, those of kernels/api/smla_kernel.h.
-enum : int32_t { kDenseSet = 1, kTailPadded = 2, kDuplicates = 4, kTablePerQuery = 8, kScalesPow2 = 16, kOutOfRangeEntries = 32, kSinkGiven = 64, kTopkLengthGiven = 128 };
+enum : int32_t {
+  kDenseSet = 1,
+  kTailPadded = 2,
+  kDuplicates = 4,
+  kTablePerQuery = 8,
+  kScalesPow2 = 16,
+  kOutOfRangeEntries = 32,
+  kSinkGiven = 64,
+  kTopkLengthGiven = 128
+};
 
 class Bitmap {
  public:

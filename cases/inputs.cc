@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "cases/random.h"
@@ -131,11 +132,21 @@ QSource q_source(const Inputs& in, int64_t t, int32_t h) {
 }
 
 void kv_row(const Inputs& in, int64_t slot, uint8_t* row) {
+  if (in.given.kv != nullptr) {
+    const uint8_t* page = in.given.kv + slot / in.c.page_size * in.page_stride_bytes;
+    std::memcpy(row, page + slot % in.c.page_size * in.row_bytes, static_cast<size_t>(in.row_bytes));
+    return;
+  }
   const KvSource source = kv_source(in, slot);
   write_kv_row(in.values, source.key, source.position, row);
 }
 
 void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row) {
+  if (in.given.q != nullptr) {
+    const size_t bytes = static_cast<size_t>(in.c.d_qk) * sizeof(uint16_t);
+    std::memcpy(row, in.given.q + static_cast<size_t>(t * in.c.h_q + h) * bytes, bytes);
+    return;
+  }
   const QSource source = q_source(in, t, h);
   write_q_row(in.values, source.row, source.needle_key, row);
 }

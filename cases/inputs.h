@@ -42,6 +42,12 @@ struct PageUse {
   int32_t source;   // the page whose content it holds: itself, unless remap_pages moved it
 };
 
+/// Rows that come from a captured call (harness/capture) instead of the generator, in memory that outlives the Inputs.
+struct GivenRows {
+  const uint8_t* kv = nullptr;  // [num_pages], page_stride_bytes apart: [page_size][row_bytes]
+  const uint8_t* q = nullptr;   // [T][h_q][d_qk], dense
+};
+
 /// All of one call's inputs but the two big ones.
 struct Inputs {
   Case c;  // fully expanded, the variant's changes of topk, num_splits, sm_scale applied
@@ -61,6 +67,7 @@ struct Inputs {
   std::vector<int32_t> selected;      // sorted distinct valid slots over all rows (within K_t): what the pool must really hold
   std::vector<int64_t> special_rows;  // rows t that must always be judged: empty ones, one key, K_t edges, first and last (sorted, distinct)
 
+  GivenRows given;                   // null: generated
   ValueSpec values;                  // the arithmetic of rows, for whoever makes them element by element
   std::vector<int32_t> needle_keys;  // [T][h_q]: keys of the rows that q points at (needle, tracer), -1 = the row is empty; else empty
 

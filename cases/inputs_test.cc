@@ -10,7 +10,16 @@ using namespace smla;
 
 namespace {
 Inputs made(const std::string& line) { return make_inputs(parse_line(line)); }
-enum { kDenseSet = 1, kTailPadded = 2, kDuplicates = 4, kTablePerQuery = 8, kScalesPow2 = 16, kOutOfRange = 32, kSink = 64, kTopkLength = 128 };  // as in the door
+enum {
+  kDenseSet = 1,
+  kTailPadded = 2,
+  kDuplicates = 4,
+  kTablePerQuery = 8,
+  kScalesPow2 = 16,
+  kOutOfRange = 32,
+  kSink = 64,
+  kTopkLength = 128
+};  // as in the door
 }  // namespace
 
 TEST_CASE("flags say what the lists are") {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index lists of a case: patterns choose positions, the page map makes slots of them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <climits>
 
+#include "cases/index_file.h"
 #include "cases/pattern.h"
 #include "cases/random.h"
 #include "cases/steps.h"
@@ -23,6 +26,18 @@ void fill_stale_tail(const Inputs& in, const PageMap& pages, int64_t t, int32_t 
   }
 }
 
+/// Row t of the case is row t, modulo their number, of the file; of more columns than k_t the first k_t.
+void take_from_file(const Case& c, const IndexFile& file, int64_t t, int32_t n, int32_t k_t, int32_t* list) {
+  const int64_t row = t % file.rows;
+  for (int32_t i = 0; i < std::min<int64_t>(k_t, file.columns); ++i) {
+    const int32_t position = file.at(row, i);
+    if (position >= n)
+      throw UsageError(fmt::format("pattern=file:{}: row {} names position {}, but row {} of the case sees {} of s_kv={}", c.pattern_file, row,
+                                   position, t, n, c.s_kv));
+    list[i] = position < 0 ? kNoKey : position;
+  }
+}
+
 int32_t slot_of_entry(const Inputs& in, const PageMap& pages, int64_t request, int32_t entry) {
   const int32_t slots = static_cast<int32_t>(in.num_slots);
   const int32_t out_of_range[kOutOfRangeKinds] = {INT_MIN, -2, slots, slots + 1, INT_MAX};
@@ -40,6 +55,8 @@ int32_t selectable_positions(const Inputs& in, int64_t t) {
 void make_lists(Inputs& in, const PageMap& pages) {
   const Case& c = in.c;
   Distinct distinct;
+  IndexFile file;
+  if (c.pattern == Pattern::file) file = read_index_file(c.pattern_file);
   in.indices.assign(c.tokens() * c.topk, kNoKey);
   if (c.topk_length) in.topk_length.resize(c.tokens());
   for (int64_t t = 0; t < c.tokens(); ++t) {
@@ -52,7 +69,8 @@ void make_lists(Inputs& in, const PageMap& pages) {
       in.topk_length[t] = k_t;
     }
     int32_t* list = in.indices.data() + t * c.topk;
-    select(c.pattern, Row{t, c.tokens(), n, k_t, c.page_size, list, random, distinct});
+    if (c.pattern == Pattern::file) take_from_file(c, file, t, n, k_t, list);
+    else select(c.pattern, Row{t, c.tokens(), n, k_t, c.page_size, list, random, distinct});
     for (int32_t i = 0; i < k_t; ++i) list[i] = slot_of_entry(in, pages, t / c.s_q, list[i]);
     if (c.pattern == Pattern::stale_tail || random.one_in(2)) fill_stale_tail(in, pages, t, n, k_t, random, list);
   }

@@ -12,7 +12,8 @@ namespace {
 
 Axis patterns() {
   Axis axis{"pattern", {}};
-  for (const std::string_view name : Names<Pattern>::kAll) axis.values.push_back(fmt::format("pattern={}", name));
+  for (const std::string_view name : Names<Pattern>::kAll)
+    if (name != name_of(Pattern::file)) axis.values.push_back(fmt::format("pattern={}", name));
   return axis;
 }
 

@@ -143,7 +143,8 @@ constexpr Select kSelect[] = {  // in the order of Pattern
     /*short_context*/ scattered,
     /*shared_prefix*/ scattered,
     sink_and_recent,
-    /*far*/ scattered};
+    /*far*/ scattered,
+    /*file*/ nullptr};  // lists.cc reads it
 static_assert(std::size(kSelect) == std::size(Names<Pattern>::kAll));
 
 }  // namespace

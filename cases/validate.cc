@@ -2,6 +2,7 @@
 // What a case may not say: contradictions, named by their keys. What a kernel declines is no business of this file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -56,6 +57,12 @@ void check_pattern(const Case& c) {
       break;
     case Pattern::leading_invalid:
       require(c.topk > 64, "pattern=leading_invalid: topk={} leaves nothing behind a leading tile of 64", c.topk);
+      break;
+    case Pattern::file:
+      require(!c.pattern_file.empty(), "pattern=file: names no file: pattern=file:PATH.npy");
+      require(std::all_of(c.pattern_file.begin(), c.pattern_file.end(), [](char x) { return x > ' ' && x < 127 && x != '\'' && x != ','; }),
+              "pattern=file:{}: a path in a case line is ASCII without spaces, commas and quotes", c.pattern_file);
+      require(c.lens == Lens::full, "pattern=file: lens={}, but the file's positions are of full contexts", name_of(c.lens));
       break;
     default:
       break;

@@ -40,7 +40,8 @@ enum class Pattern : int32_t {
   short_context,
   shared_prefix,
   sink_and_recent,
-  far
+  far,
+  file  // of a .npy file: spelled pattern=file:PATH
 };
 enum class Values : int32_t { gaussian, needle, tracer, exact_mean, rising_max, falling_max, sawtooth_max, late_max, large_logits, outliers, tiny };
 enum class Status : int32_t { pass, fail, mistrusted, crash, timeout, oom, impossible_fast, unsupported, skipped, invalid };
@@ -64,7 +65,7 @@ SMLA_NAMES(Lens, "full", "mixed")
 SMLA_NAMES(SinkKind, "none", "finite", "pinf", "ninf", "mixed")
 SMLA_NAMES(Pattern, "contiguous", "dense", "scattered", "sorted", "reversed", "page_straddling", "one_page", "every_page", "padded",
            "leading_invalid", "interleaved_invalid", "all_invalid", "out_of_range", "stale_tail", "duplicates", "short_context", "shared_prefix",
-           "sink_and_recent", "far")
+           "sink_and_recent", "far", "file")
 SMLA_NAMES(Values, "gaussian", "needle", "tracer", "exact_mean", "rising_max", "falling_max", "sawtooth_max", "late_max", "large_logits", "outliers",
            "tiny")
 SMLA_NAMES(Status, "pass", "fail", "mistrusted", "crash", "timeout", "oom", "impossible_fast", "unsupported", "skipped", "invalid")

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "cases/index_file.h"
 #include "harness/cards.h"
 #include "harness/checks.h"
 #include "harness/session.h"
@@ -40,7 +41,7 @@ void list_suites(const Options&) {
 }
 
 void list_patterns(const Options&) {
-  for (std::string_view name : Names<Pattern>::kAll) fmt::print("pattern={}\n", name);
+  for (std::string_view name : Names<Pattern>::kAll) fmt::print("pattern={}{}\n", name, name == name_of(Pattern::file) ? ":PATH.npy" : "");
   for (std::string_view name : Names<Values>::kAll) fmt::print("values={}\n", name);
 }
 
@@ -64,6 +65,25 @@ void list_mutants(const Options&) {
                  mutant && *mutant->out_of_reach ? fmt::format("  exempt: {}", mutant->out_of_reach) : "");
     }
   for (const mutants::Excused& excused : mutants::excused()) fmt::print("{:<36} {:<32} no CPU kernel can: {}\n", excused.report, "", excused.why);
+}
+
+/// What real lists look like, for pages of 64.
+void list_indices(const Options& options) {
+  if (options.what_file.empty()) throw UsageError("list indices: names no file: smla list indices FILE.npy");
+  constexpr int32_t kPageSize = 64;
+  const IndexStatistics s = statistics_of(read_index_file(options.what_file), kPageSize);
+  const auto percent = [](int64_t part, int64_t whole) { return whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole); };
+  const auto of_rows = [&](int64_t n) { return fmt::format("{} rows ({:.1f} %)", n, percent(n, s.rows)); };
+  fmt::print("lists      {} rows of {} entries; positions {} to {}\n", s.rows, s.columns, s.least, s.largest);
+  fmt::print("keys       {:.1f} a row, {} to {}; {} without any, {} name one twice\n", s.valid_mean, s.valid_min, s.valid_max, of_rows(s.empty_rows),
+             of_rows(s.duplicate_rows));
+  fmt::print("order      {} ascend; runs of consecutive positions: {:.2f} entries in the mean, {} the longest\n", of_rows(s.ascending_rows),
+             s.run_mean, s.run_max);
+  fmt::print("pages      of {}: {:.1f} a row, {:.2f} keys in each\n", kPageSize, s.pages_mean, s.keys_a_page);
+  fmt::print("reuse      {:.1f} % of a row's keys are in the row before it\n", 100 * s.reuse);
+  fmt::print("invalid    {:.2f} % of entries; behind all keys in {}, first in {}, between keys in {}\n",
+             percent(s.rows * s.columns - s.valid, s.rows * s.columns), of_rows(s.tail_only_rows), of_rows(s.leading_rows),
+             of_rows(s.interleaved_rows));
 }
 
 /// The matrix kernel x case, with the reason for each refusal, and its sums.
@@ -97,14 +117,15 @@ constexpr struct {
   std::string_view name;
   void (*print)(const Options&);
 } kLists[] = {{"cases", list_cases},     {"kernels", list_kernels}, {"suites", list_suites},  {"patterns", list_patterns},
-              {"support", list_support}, {"checks", list_checks},   {"mutants", list_mutants}};
+              {"support", list_support}, {"checks", list_checks},   {"mutants", list_mutants},
+              {"indices", list_indices}};
 
 }  // namespace
 
 int verb_list(int argc, char** argv) {
   Options options;
   options.what = "cases";
-  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks, mutants", kListing | kChoosing, options,
+  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks, mutants, indices", kListing | kChoosing, options,
                    argc, argv))
     return 0;
   std::vector<std::string_view> names;

@@ -118,6 +118,15 @@ void add_running(CLI::App& app, Options& options) {
   add_text(app, "--threads", "N", "threads of CPU kernels and of the oracle",
            [&](const std::string& s) { options.threads = static_cast<int>(parse_count("--threads", s, 1)); });
   app.add_option("--out", options.out, "where the reports go: DIR/<arch>/")->type_name("DIR");
+  app.add_option_function<std::string>(
+         "--dump",
+         [&](const std::string& word) {
+           constexpr std::string_view names[] = {"failed"};
+           if (word != names[0]) throw_unknown_value("--dump", word, names, 1);
+           options.dump_failed = true;
+         },
+         "failed: writes what failed as captures to OUT/<arch>/failed (smla replay)")
+      ->type_name("failed");
   add_word(app, "--progress", options.progress, {"auto", "plain", "none"}, "a bar on a terminal (auto), lines (plain), nothing");
   app.add_flag("-v,--verbose", options.verbose, "every pair a line, and where the time went");
   app.add_flag("-q,--quiet", options.quiet, "only what is not green, and the tail");
@@ -156,7 +165,8 @@ bool parse_flags(const char* what, unsigned groups, Options& options, int argc, 
   options.command = "smla";
   for (int i = 0; i < argc; ++i) options.command += " " + shell_quote(argv[i]);
   if (groups & kListing) {
-    app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks|mutants");
+    app.add_option("what", options.what, "cases|kernels|suites|patterns|support|checks|mutants|indices");
+    app.add_option("file", options.what_file, "indices: an .npy file of positions, as pattern=file:FILE takes it");
     app.add_option("--arch", options.arch, "support: on a GPU of this architecture, whether one is here or not")->type_name("sm_120");
     add_gpus(app, options);
   }
@@ -188,6 +198,27 @@ bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv) 
            [&](const std::string& s) { flags.jobs = static_cast<int>(parse_count("--jobs", s, 1)); });
   add_text(app, "--pairs", "N", "so many (case, seed) of healthy kernels (10000)",
            [&](const std::string& s) { flags.pairs = parse_count("--pairs", s, 1); });
+  return parse(app, argc, argv);
+}
+
+bool parse_flags(CaptureFlags& flags, Options& options, int argc, char** argv) {
+  CLI::App app("runs a case and writes inputs, out and lse to a safetensors file; by the first chosen kernel that answers it", argv[0]);
+  app.add_option("case", flags.line, "a case line, in quotes")->required();
+  app.add_option("file", flags.file, "FILE.safetensors, replaced")->required();
+  add_choosing(app, options);
+  add_running(app, options);
+  return parse(app, argc, argv);
+}
+
+bool parse_flags(ReplayFlags& flags, int argc, char** argv) {
+  CLI::App app("judges a captured call by the oracle and names the worst rows; exit status 1: it is wrong", argv[0]);
+  app.add_option("file", flags.file, "FILE.safetensors, of `smla capture` or of a serving engine (harness/python/README.md)")->required();
+  app.add_option("--contract", flags.contract, "what the kernel declares, instead of the file's own words: 'lse_base=two p=bf16'")
+      ->type_name("WORDS");
+  add_text(app, "--rows", "N", "name so many of the worst rows (8)", [&](const std::string& s) { flags.rows = parse_count("--rows", s, 0); });
+  add_word(app, "--accept", flags.accept, {"declared", "reference"}, "judge by the precision the kernel declares, or by the reference declaration");
+  add_text(app, "--threads", "N", "threads of the oracle",
+           [&](const std::string& s) { flags.threads = static_cast<int>(parse_count("--threads", s, 1)); });
   return parse(app, argc, argv);
 }
 

@@ -22,7 +22,7 @@ struct Options {
   std::string plugin;
   std::vector<std::string> pythons;
   int shard_index = 1, shard_count = 1;
-  std::string what;  // smla list WHAT
+  std::string what, what_file;  // smla list WHAT [FILE]
   std::string arch;  // smla list support: of a GPU of this architecture, here or not
   // checking
   std::string checks = "quick";
@@ -44,6 +44,7 @@ struct Options {
   int threads = 0;                          // of kernels and oracle; 0 = all
   std::string out = "reports/out", resume;  // resume: the OUT of the run to go on with
   bool retry = false;                       // of that run, what ended in crash, timeout or oom is asked again
+  bool dump_failed = false;                 // captures of what failed go to OUT/<arch>/failed
   ProgressKind progress = ProgressKind::automatic;
   bool verbose = false, quiet = false;
 };
@@ -64,6 +65,21 @@ struct SelftestFlags {
   int64_t pairs = 10000;  // (case, seed) of the sweep of healthy kernels
 };
 bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv);
+
+/// smla capture CASE FILE.
+struct CaptureFlags {
+  std::string line, file;
+};
+bool parse_flags(CaptureFlags& flags, Options& options, int argc, char** argv);
+
+/// smla replay FILE.
+struct ReplayFlags {
+  std::string file, contract;  // contract: words that replace those of the file
+  int64_t rows = 8;            // so many of the worst are named
+  Accept accept = Accept::declared;
+  int threads = 0;
+};
+bool parse_flags(ReplayFlags& flags, int argc, char** argv);
 
 /// smla compare A B.
 struct CompareFlags {

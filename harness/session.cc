@@ -20,8 +20,7 @@ Session::Session(const Options& options) : options_(options) {
     workers_.push_back(std::make_unique<Worker>(worker));
     for (const KernelInfo& info : workers_.back()->list()) {
       for (const Candidate& other : all_)
-        if (other.info.name == info.name)
-          throw UsageError(fmt::format("{}: kernel '{}' has the name of another kernel", flag, info.name));
+        if (other.info.name == info.name) throw UsageError(fmt::format("{}: kernel '{}' has the name of another kernel", flag, info.name));
       all_.push_back({info, workers_.back().get()});
     }
   };
@@ -42,7 +41,18 @@ int64_t Session::workers_peak_bytes() const {
   return std::accumulate(workers_.begin(), workers_.end(), int64_t{0}, [](int64_t sum, const auto& worker) { return sum + worker->peak_bytes(); });
 }
 
-std::vector<Candidate> Session::chosen() const { return chosen(options_.kernels.empty() && plugin_kernels_ == 0 && gpu()); }
+RunReply run_all_rows(const Candidate& candidate, const Inputs& in, const Options& options) {
+  RunRequest request;
+  request.c = in.c;
+  request.kernel = candidate.info.name;
+  request.threads = options.threads;
+  request.deadline_s = options.case_timeout_s;
+  request.tokens.resize(static_cast<size_t>(in.tokens()));
+  std::iota(request.tokens.begin(), request.tokens.end(), 0);
+  return candidate.worker->run(request);
+}
+
+std::vector<Candidate> Session::chosen() const { return chosen(options_.kernels.empty() && own_kernels_ == 0 && gpu()); }
 
 std::vector<Candidate> Session::chosen(bool cuda) const {
   if (!options_.kernels.empty()) return choose_kernels(all_, options_.kernels);

@@ -41,4 +41,7 @@ class Session {
   size_t own_kernels_ = 0;  // the user's, of plug-in and Python: they come first in all_
 };
 
+/// Runs a case once and brings every row back.
+RunReply run_all_rows(const Candidate& candidate, const Inputs& in, const Options& options);
+
 }  // namespace smla

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 
 #include "harness/bench.h"
+#include "harness/capture/captured_call.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
@@ -54,6 +56,20 @@ PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, c
   return {planned, candidate,
           PassedPair::Bits{pair.base.out_hash.at(0), pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0], pair.evidence.has_lse, pair.contract},
           about};
+}
+
+/// Runs a pair that failed once more and captures it. What to tell of that.
+std::string dump(const Job& job, const PlannedCase& planned, const Candidate& candidate) {
+  const std::filesystem::path file =
+      std::filesystem::path(job.folder) / "failed" / fmt::format("{}.{}.safetensors", case_id(planned.c()), candidate.info.name);
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    const Inputs in = make_inputs(planned.c());
+    const RunReply answer = run_all_rows(candidate, in, job.options);
+    if (answer.status != Status::pass) return fmt::format("not captured: {} when it ran again: {}", name_of(answer.status), answer.detail);
+    write_captured_call(file, in, candidate.info.name, answer);
+    return fmt::format("captured: smla replay {}", shell_quote(file));
+  } catch (const std::exception& error) { return fmt::format("not captured: {}", error.what()); }
 }
 
 }  // namespace
@@ -111,6 +127,7 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
         fmt::print("{}\n", accuracy_line(planned, pair));
         if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
         if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
+        if (options.dump_failed && pair.status() == Status::fail) fmt::print("            {}\n", dump(job, planned, kernels[i]));
       }
       if (green) result.passed.push_back(passed_pair(planned, kernels[i], pair, of_case));
     }

@@ -24,6 +24,8 @@ constexpr Verb kVerbs[] = {
     {"run", "check, then bench, both reports: the main job", verb_run},
     {"compare", "two reports, or two kernels of one report, side by side", verb_compare},
     {"gate", "a run against a reviewed baseline; the exit status is the answer", verb_gate},
+    {"capture", "one case with a kernel's answer, as a safetensors file", verb_capture},
+    {"replay", "a captured call judged by the oracle; names the worst rows", verb_replay},
     {"selftest", "planted defects that must be noticed, healthy kernels that must not be", verb_selftest},
     {"device", "what is here: cores, memory, measured peaks", verb_device},
     {"worker", "(internal) the process that holds a kernel", worker_main},

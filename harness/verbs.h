@@ -17,6 +17,8 @@ int verb_check(int argc, char** argv);
 int verb_bench(int argc, char** argv);
 int verb_run(int argc, char** argv);
 int verb_compare(int argc, char** argv);
+int verb_capture(int argc, char** argv);
+int verb_replay(int argc, char** argv);
 int verb_gate(int argc, char** argv);
 int verb_selftest(int argc, char** argv);
 int verb_device(int argc, char** argv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <csignal>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,9 @@ template <class R, class F>
 R guarded(R failed, F&& body) {
   try {
     return body();
-  } catch (const std::exception& error) { g_error = error.what(); } catch (...) { g_error = "an exception of unknown type"; }
+  } catch (const std::exception& error) { g_error = error.what(); } catch (...) {
+    g_error = "an exception of unknown type";
+  }
   return failed;
 }
 
@@ -124,8 +126,10 @@ const char* smla_check_case(smla_session* session, int64_t i) {
       const std::vector<AccuracyRow> rows = accuracy_rows(session->job->run, planned, result, pair);
       session->writer->append(rows);
       if (!pair.expected.empty()) session->unexpected[pair_key(rows.front())] = pair.expected;
-      nlohmann::json of_pair = {{"kernel", pair.kernel}, {"status", std::string(name_of(pair.status()))},
-                                {"red", pair.red},       {"repro", pair.repro},
+      nlohmann::json of_pair = {{"kernel", pair.kernel},
+                                {"status", std::string(name_of(pair.status()))},
+                                {"red", pair.red},
+                                {"repro", pair.repro},
                                 {"detail", pair.expected.empty() ? pair.decision.detail() : pair.expected + "; " + pair.decision.detail()}};
       for (const AccuracyRow& row : rows) of_pair[std::string(name_of(row.tensor))] = columns(row);
       answer.push_back(std::move(of_pair));
@@ -141,7 +145,8 @@ void smla_close(smla_session* session) {
   guarded(0, [&] {
     const Job& job = *owned->job;
     const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - owned->start).count();
-    write_run_files(job.folder, {job.run.run_id, static_cast<int64_t>(job.plan.size() * job.kernels.size()), owned->unexpected, owned->options.command, wall_s});
+    write_run_files(job.folder,
+                    {job.run.run_id, static_cast<int64_t>(job.plan.size() * job.kernels.size()), owned->unexpected, owned->options.command, wall_s});
     return 0;
   });
 }

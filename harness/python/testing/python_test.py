@@ -293,6 +293,123 @@ class Captures(InFolder):
         with self.assertRaisesRegex(smla.SmlaError, "cut short"):
             smla.load_safetensors(self.folder / "short")
 
+    def captured(self, case, *words):
+        path = self.folder / "call.safetensors"
+        self.smla("capture", case, path, "--kernel", "cpu_naive", *words)
+        return path
+
+    def changed(self, path, **tensors):
+        """The file with some tensors replaced; None leaves one out."""
+        old, metadata = smla.load_safetensors(path)
+        smla.save_safetensors(path, {name: tensors.get(name, value) for name, value in old.items()}, metadata)
+
+    def test_a_capture_replays_green(self):
+        for case in (SMALL, "decode b=3 s_q=2 h_q=5 s_kv=200 topk=70 kv_format=fp8_656 sink=mixed topk_length=1 pattern=stale_tail",
+                     "prefill b=2 s_q=8 h_q=4 s_kv=90 topk=64 q_dtype=fp16 kv_format=fp16 pattern=all_invalid page_size=16 page_stride_rows=20"):
+            with self.subTest(case):
+                text = self.smla("replay", self.captured(case))
+                self.assertRegex(text, r"(?m)^result  pass: ")
+                self.assertIn("by cpu_naive", text)
+
+    def test_what_a_python_kernel_answered_is_captured_and_judged(self):
+        path = self.folder / "wrong.safetensors"
+        self.smla("capture", SMALL, path, "--python", f"{HERE / 'broken.py'}:ignores_sm_scale")
+        text = self.smla("replay", path, status=1)
+        self.assertRegex(text, r"(?m)^result  fail: ")
+        self.assertRegex(text, r"(?m)^  FAIL b=0 s_q=0 h=\d \(5 keys\): z \d+\.\d+ at d=\d+, got ")
+
+    def test_the_worst_row_comes_first(self):
+        path = self.captured("decode b=3 s_q=1 h_q=4 s_kv=90 topk=40")
+        dtype, shape, raw = smla.load_safetensors(path)[0]["out"]
+        row = (1 * 4 + 2) * 512 * 2  # b=1, h=2
+        damaged = bytearray(raw)
+        damaged[row + 2 * 100 : row + 2 * 102] = struct.pack("<2H", tensor.bf16_of(3.0), tensor.bf16_of(-7.0))
+        self.changed(path, out=(dtype, shape, bytes(damaged)))
+        lines = self.smla("replay", path, "--rows", "2", status=1).splitlines()
+        first = lines[lines.index("worst rows") + 1]
+        self.assertRegex(first, r"^  FAIL b=1 s_q=0 h=2 \(40 keys\): z \S+ at d=101, got -7, ")
+        self.assertRegex(lines[lines.index("worst rows") + 2], r"^  ok ")
+        self.assertEqual(len(lines), lines.index("worst rows") + 3)
+
+    def test_another_contract_is_another_verdict(self):
+        path = self.captured(SMALL)
+        self.assertRegex(self.smla("replay", path, "--contract", "lse_base=two", status=1), r"lse of 2 of 2 rows wrong")
+        self.assertIn("lse_base", self.smla("replay", path, "--contract", "lse_bass=two", status=3))
+
+    def test_inputs_that_are_no_numbers_are_told_and_not_judged(self):
+        path = self.captured("decode b=2 s_q=1 h_q=2 s_kv=10 topk=5")
+        dtype, shape, raw = smla.load_safetensors(path)[0]["q"]
+        self.changed(path, q=(dtype, shape, struct.pack("<H", 0x7FC0) + raw[2:]))
+        text = self.smla("replay", path)
+        self.assertIn("q b=0 s_q=0 h=0 channel 0 is nan: 1 of 2 tokens", text)
+
+    def test_bad_captures_are_one_line_and_exit_3(self):
+        def says(told, **tensors):
+            path = self.captured("decode b=2 s_q=1 h_q=2 s_kv=10 topk=5 sink=finite")
+            self.changed(path, **tensors)
+            text = self.smla("replay", path, status=3)
+            self.assertIn(told, text)
+            self.assertEqual(text.count("\n"), 1, text)
+
+        says("kv: is not in the file", kv=None)
+        says("q: has shape [2, 2, 576], [b][s_q][h_q][d_qk] is wanted", q=("BF16", (2, 2, 576), bytes(2 * 2 * 576 * 2)))
+        says("q: has dtype F32, BF16 or F16 is wanted", q=("F32", (2, 1, 2, 576), bytes(2 * 2 * 576 * 4)))
+        says("indices: has dtype I64, I32 is wanted", indices=("I64", (2, 1, 5), bytes(80)))
+        says("indices: has shape [3, 1, 5], [2][1][topk] is wanted", indices=("I32", (3, 1, 5), bytes(60)))
+        says("out: has shape [2, 1, 2, 256], [2, 1, 2, 512] is wanted", out=("BF16", (2, 1, 2, 256), bytes(2 * 2 * 256 * 2)))
+        says("sink: has shape [3], [2] is wanted", sink=("F32", (3,), bytes(12)))
+        says("kv: has rows of 500, 576 is wanted", kv=("BF16", (1, 1, 500), bytes(1000)))
+        for raw, told in ((b"", "no safetensors"), (b"\xff" * 8, "no safetensors"), (struct.pack("<Q", 90) + b"{}", "cut short"), (b"hello, this is a text file", "no safetensors")):
+            (self.folder / "bad").write_bytes(raw)
+            self.assertIn(told, self.smla("replay", "bad", status=3))
+        self.assertIn("/nowhere", self.smla("replay", "/nowhere", status=3))
+        self.assertIn("topk", self.smla("capture", "decode topkk=3", "x", status=3))
+        self.assertIn("address space", self.smla("capture", "decode b=1 h_q=1 s_kv=512 topk=64 pattern=far", "x", "--kernel", "cpu_naive", status=3))
+
+    def test_what_failed_is_dumped(self):
+        text = self.check(f"{HERE / 'broken.py'}:ignores_sm_scale", "--dump", "failed", "--out", "out", status=1)
+        replay = re.search(r"captured: (smla replay (\S+))", text)
+        self.assertTrue((self.folder / replay[2]).exists(), text)
+        self.assertIn("FAIL", self.smla("replay", replay[2], status=1))
+        self.check(f"{EXAMPLES / 'plain.py'}:plain", "--dump", "failed", "--out", "green")
+        self.assertFalse(list((self.folder / "green").rglob("*.safetensors")))
+        self.assertIn("failed", self.check(f"{EXAMPLES / 'plain.py'}:plain", "--dump", "faild", status=3))
+
+    def test_index_files_drive_cases_and_are_described(self):
+        rows = [[0, 1, 2, 40], [3, -1, 9, 8]]
+        header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (2, 4), }\n"
+        (self.folder / "indices.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack("<8i", *sum(rows, [])))
+        text = self.check(f"{EXAMPLES / 'plain.py'}:plain", case="decode b=2 s_q=1 h_q=2 s_kv=41 topk=4 pattern=file:indices.npy")
+        self.assertRegex(text, r"(?m)^pass +plain .*pattern=file:indices\.npy")
+        self.assertIn("names position 40", self.check(f"{EXAMPLES / 'plain.py'}:plain", case="decode b=2 s_q=1 h_q=2 s_kv=40 topk=4 pattern=file:indices.npy", status=3))
+        text = self.smla("list", "indices", "indices.npy")
+        self.assertIn("2 rows of 4 entries; positions 0 to 40", text)
+        self.assertIn("12.50 % of entries; behind all keys in 0 rows (0.0 %), first in 0 rows (0.0 %), between keys in 1 rows (50.0 %)", text)
+        self.assertIn("no file", self.smla("list", "indices", status=3))
+        self.assertIn("nowhere.npy", self.smla("list", "indices", "nowhere.npy", status=3))
+
+    @unittest.skipUnless(has("numpy"), "numpy is not here")
+    def test_npz(self):
+        import numpy
+        tensors, metadata = smla.load_safetensors(self.captured(SMALL))
+        kinds = {"BF16": numpy.uint16, "I32": numpy.int32, "F32": numpy.float32}
+        numpy.savez(self.folder / "call.npz", sm_scale=float(metadata["sm_scale"]),
+                    **{name: numpy.frombuffer(raw, kinds[dtype]).reshape(shape) for name, (dtype, shape, raw) in tensors.items()})
+        smla.npz_to_safetensors(self.folder / "call.npz", self.folder / "again.safetensors", kernel="from numpy")
+        self.assertIn("by from numpy", self.smla("replay", "again.safetensors"))
+
+    @unittest.skipUnless(has("torch"), "torch is not here")
+    def test_a_capture_from_torch(self):
+        import torch
+        import in_torch
+        torch.manual_seed(1)
+        q, kv = torch.randn(2, 1, 4, 576).to(torch.bfloat16), torch.randn(4, 16, 576).to(torch.bfloat16)
+        indices = torch.stack([torch.randperm(64)[:20] for _ in range(2)]).int().view(2, 1, 20)
+        out, lse = torch.empty(2, 1, 4, 512, dtype=torch.bfloat16), torch.empty(2, 1, 4)
+        in_torch.sparse_mla(q, kv, indices, None, None, out, lse, 0.04, 512, "bf16", "bf16", 64)
+        smla.save_safetensors(self.folder / "torch.safetensors", dict(q=q, kv=kv, indices=indices, topk_length=None, out=out, lse=lse), dict(sm_scale=0.04))
+        self.assertRegex(self.smla("replay", "torch.safetensors"), r"(?m)^result  pass: ")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1)
