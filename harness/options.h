@@ -23,7 +23,7 @@ struct Options {
   std::vector<std::string> pythons;
   int shard_index = 1, shard_count = 1;
   std::string what, what_file;  // smla list WHAT [FILE]
-  std::string arch;  // smla list support: of a GPU of this architecture, here or not
+  std::string arch;             // smla list support: of a GPU of this architecture, here or not
   // checking
   std::string checks = "quick";
   int64_t oracle_rows = 0;  // 0 = all

@@ -14,6 +14,10 @@ outside=$(env -i "$(command -v ldd)" "$folder/moved/smla" | grep '=>' | grep -v 
 (cd / && env -i "$folder/moved/smla" list kernels >"$folder/kernels")
 grep -q cpu_naive "$folder/kernels" || { echo "the bundle lists no kernel"; exit 1; }
 
+python=$(python3 -c 'import sys; print(sys.executable)')
+(cd "$folder" && env -i PYTHONPATH="$folder/moved/python" "$python" -B -c 'import smla; smla.Session("'"$here"'/../harness/python/examples/plain.py:plain", case="decode b=1 h_q=1 s_kv=4 topk=2", out="reports").close()') ||
+  { echo "the bundle's Python module does not start a kernel"; exit 1; }
+
 newest=$(sed 's/.*GLIBC //' "$folder/said")
 . /etc/os-release
 limit=2.36

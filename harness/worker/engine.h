@@ -51,6 +51,7 @@ class Engine {
   int gpu_ordinal_;
   Device* gpu_ = nullptr;
   bool spoilt_ = false;
+  bool loaded_ = false;  // a first call on a GPU was made
   // Of the last request: requests that differ only in kernel share them, since generation dominates.
   std::vector<std::pair<Key, std::unique_ptr<StagedInputs>>> kept_;
 };

@@ -24,9 +24,7 @@ enum {
   SMLA_FLAG_DUPLICATES = 4,      /* some row names a slot more than once */
   SMLA_FLAG_TABLE_PER_QUERY = 8, /* block_table has one row per query (T rows), not one per request (b rows); seq_lens stays [b] */
   SMLA_FLAG_SCALES_POW2 = 16,    /* fp8_656: every scale is a power of two */
-  SMLA_FLAG_OUT_OF_RANGE = 32,   /* invalid entries other than -1 occur */
-  SMLA_FLAG_SINK = 64,           /* buffers.sink is given */
-  SMLA_FLAG_TOPK_LENGTH = 128    /* buffers.topk_length is given */
+  SMLA_FLAG_OUT_OF_RANGE = 32    /* invalid entries other than -1 occur. Bit 64: sink is given; bit 128: topk_length is given */
 };
 
 /* The shape of one call. Strides in bytes; the innermost dimension is always dense. T = b * s_q. */

@@ -12,7 +12,8 @@ import smla
 BLOCK_H, BLOCK_N = 16, 32
 
 
-@triton.jit
+# One compilation a dtype and model, not one for each odd size; strides stay specialised, since vector loads need them to be multiples of 16.
+@triton.jit(do_not_specialize=["s_q", "h_q", "topk", "num_slots", "page_size", "i_b", "i_s", "l_b", "l_s"])
 def _sparse_mla(q, kv, indices, topk_length, sink, out, lse, scale_log2, s_q, h_q, topk, num_slots, page_size, page_stride, q_b, q_s, q_h, i_b, i_s,
                 o_b, o_s, o_h, l_b, l_s, ROPE: tl.constexpr, LENGTH: tl.constexpr, SINK: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr):
     token, heads = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)

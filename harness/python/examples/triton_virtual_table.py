@@ -12,7 +12,7 @@ import smla
 BLOCK_H, BLOCK_N = 16, 32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["s_q", "h_q", "width", "l_b", "l_s"])
 def _dense_paged(q, kv, table, lengths, out, lse, scale_log2, s_q, h_q, width, page_size: tl.constexpr, q_b, q_s, q_h, o_b, o_s, o_h, l_b, l_s,
                  ROPE: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr):
     """Row t of `table` names the pages of query token t, whose first lengths[t] positions it attends."""
@@ -51,7 +51,7 @@ def _dense_paged(q, kv, table, lengths, out, lse, scale_log2, s_q, h_q, width, p
     tl.store(lse + b * l_b + s * l_s + heads, tl.where(is_empty, float("-inf"), log_sum), mask=is_head)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["s_q", "topk", "num_slots", "i_b", "i_s"])
 def _close_holes(indices, topk_length, table, lengths, s_q, topk, num_slots, i_b, i_s, LENGTH: tl.constexpr, BLOCK: tl.constexpr):
     """The valid entries of each list to the front, in their order."""
     token = tl.program_id(0).to(tl.int64)

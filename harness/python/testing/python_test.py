@@ -98,6 +98,12 @@ class Worker(InFolder):
         self.assertIn("no_such_module", self.check("bad.py:f", status=3))
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["bad.py"])
 
+    def test_an_adapter_without_its_library_says_so(self):
+        for adapter, library in (("flashmla", "flash_mla"), ("flashinfer_mla", "flashinfer"), ("vllm_triton", "vllm")):
+            if not has(library):
+                text = self.check(f"{HERE.parent / 'adapters' / adapter}.py:sparse_decode", status=3)
+                self.assertRegex(text, rf"No module named '({library}|torch)")
+
     def test_an_interpreter_that_is_not_there(self):
         os.environ["SMLA_PYTHON"] = "/nowhere/python3"
         self.addCleanup(os.environ.__setitem__, "SMLA_PYTHON", sys.executable)
