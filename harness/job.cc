@@ -11,6 +11,7 @@
 #include "harness/checks.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
+#include "harness/python/python_worker.h"
 #include "harness/worker/hash.h"
 #include "reports/env.h"
 #include "reports/report_file.h"
@@ -93,6 +94,14 @@ RunIdentity identity_of(const Job& job) {
   return is;
 }
 
+/// SHA-256 of the plug-in or the Python file; of several, of their sums in order. "" where all kernels are built in.
+std::string sha_of_own_kernels(const Options& options) {
+  std::vector<std::string> sums;
+  if (!options.plugin.empty()) sums.push_back(sha256_of_file(options.plugin));
+  for (const std::string& spec : options.pythons) sums.push_back(sha256_of_file(python_file(spec)));
+  return sums.empty() ? "" : sums.size() == 1 ? sums[0] : sha256(fmt::format("{}", fmt::join(sums, "")));
+}
+
 /// OUT/<arch> of the run to be resumed. Nothing is made where there is none.
 std::string resumed_folder(const Options& options, const std::string& arch) {
   const std::string folder = (std::filesystem::path(options.resume) / arch).string();
@@ -135,7 +144,7 @@ Job::Job(const Options& o)
       run(describe_run(device_of(kernels, session), session)),
       folder(o.resume.empty() ? report_folder(o, run.arch) : resumed_folder(o, run.arch)),
       lock(folder) {
-  if (!o.plugin.empty()) run.plugin_sha = sha256_of_file(o.plugin);
+  run.plugin_sha = sha_of_own_kernels(o);
   settle(folder);
   if (o.resume.empty()) {
     start.started_utc = utc_now();

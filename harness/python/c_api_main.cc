@@ -146,7 +146,7 @@ void smla_close(smla_session* session) {
     const Job& job = *owned->job;
     const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - owned->start).count();
     write_run_files(job.folder,
-                    {job.run.run_id, static_cast<int64_t>(job.plan.size() * job.kernels.size()), owned->unexpected, owned->options.command, wall_s});
+                    {job.run.run_id, static_cast<int64_t>(job.plan.size() * job.kernels.size()), owned->unexpected, job.start.command, wall_s});
     return 0;
   });
 }

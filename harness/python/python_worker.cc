@@ -26,6 +26,11 @@ std::string program_file() {
   return "/proc/self/exe";
 }
 
+std::string python_file(const std::string& spec) {
+  const size_t end = spec.find(".py:");
+  return spec.substr(0, end == std::string::npos ? end : end + 3);
+}
+
 std::vector<std::string> python_worker(const std::string& spec) {
   std::error_code error;
   const fs::path home = fs::canonical(program_file(), error).parent_path();

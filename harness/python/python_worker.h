@@ -13,4 +13,7 @@ std::string program_file();
 /// `python3`. Throws UsageError if the Python module or libsmla.so is not beside the program.
 std::vector<std::string> python_worker(const std::string& spec);
 
+/// FILE.py of a spec.
+std::string python_file(const std::string& spec);
+
 }  // namespace smla
