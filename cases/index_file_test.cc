@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cases/index_file.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "cases/inputs.h"
@@ -30,7 +33,9 @@ std::string refused(const std::string& bytes) {
 }
 
 struct TempFile {
-  explicit TempFile(const std::string& bytes) : path(std::tmpnam(nullptr)) { std::ofstream(path, std::ios::binary) << bytes; }
+  explicit TempFile(const std::string& bytes) : path(std::filesystem::temp_directory_path() / ("smla_index_file_test." + std::to_string(getpid()))) {
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
   ~TempFile() { std::remove(path.c_str()); }
   std::string path;
 };
