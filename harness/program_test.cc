@@ -88,7 +88,7 @@ TEST_CASE("check tells, writes rows that read back, and ends green") {
     CHECK(row.guards_ok == Flag{true});
     CHECK(row.outputs_written_ok == Flag{true});
     CHECK(row.determinism_ok == Flag{true});
-    CHECK(row.checks_run == "guards|inputs|written|determinism|poison");
+    CHECK(row.checks_run == "guards|inputs|written|determinism|poison|strided|batch");
     CHECK(*row.z_max < 6);
     CHECK_THAT(row.repro, ContainsSubstring("smla check --kernel cpu_split --case"));
   }

@@ -45,6 +45,7 @@ const Line kCases[] = {
     {"decode b=1 s_q=1 h_q=4 s_kv=320 topk=320 pattern=contiguous values=rising_max"},
     {"decode b=2 s_q=2 h_q=4 s_kv=200 topk=128 values=large_logits num_splits=2"},
     {"decode b=2 s_q=2 h_q=4 s_kv=200 topk=128 values=large_logits pattern=padded sink=finite"},
+    {"decode b=2 s_q=1 h_q=2 s_kv=200 topk=64 values=tiny"},
     {"decode b=1 s_q=1 h_q=2 s_kv=1000 topk=700 num_splits=4 sm_scale=0.0721687824"},
     {"prefill b=1 s_q=21 h_q=1 s_kv=100 topk=70 pattern=scattered"},
     {"decode b=2 s_q=1 h_q=2 s_kv=3000 topk=200 page_size=4 num_splits=2 kv_format=fp8_656 q_dtype=fp16 rope_dtype=fp16"},
