@@ -116,17 +116,16 @@ void list_support(const Options& options) {
 constexpr struct {
   std::string_view name;
   void (*print)(const Options&);
-} kLists[] = {{"cases", list_cases},     {"kernels", list_kernels}, {"suites", list_suites},  {"patterns", list_patterns},
-              {"support", list_support}, {"checks", list_checks},   {"mutants", list_mutants},
-              {"indices", list_indices}};
+} kLists[] = {{"cases", list_cases},     {"kernels", list_kernels}, {"suites", list_suites},   {"patterns", list_patterns},
+              {"support", list_support}, {"checks", list_checks},   {"mutants", list_mutants}, {"indices", list_indices}};
 
 }  // namespace
 
 int verb_list(int argc, char** argv) {
   Options options;
   options.what = "cases";
-  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks, mutants, indices", kListing | kChoosing, options,
-                   argc, argv))
+  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks, mutants, indices", kListing | kChoosing,
+                   options, argc, argv))
     return 0;
   std::vector<std::string_view> names;
   for (const auto& list : kLists) {
