@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -105,6 +106,8 @@ IndexFile parse_index_file(std::string_view bytes, const std::string& origin) {
 }
 
 IndexFile read_index_file(const std::string& path) {
+  if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    throw UsageError(path + ": is no regular file");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw UsageError(path + ": cannot be read");
   return parse_index_file(std::string(std::istreambuf_iterator<char>(in), {}), path);

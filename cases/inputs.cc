@@ -52,11 +52,11 @@ void make_sink(Inputs& in) {
 
 /// 16-bit q must stay finite whatever family and variant multiply it with.
 void check_q_range(const Inputs& in) {
-  if (in.c.q_dtype != FloatType::fp16) return;
+  const bool fp16 = in.c.q_dtype == FloatType::fp16;
   double largest = is_needle(in.values) ? std::ldexp(1.875, in.values.needle_log2) : 255.0 * static_cast<double>(in.values.q_factor);
   if (in.values.family == Values::large_logits) largest *= 0x1p11;
-  if (std::ldexp(largest, in.values.q_log2) >= 65504)
-    throw UsageError(fmt::format("sm_scale={}: q of values={} passes the range of fp16", in.c.sm_scale, name_of(in.c.values)));
+  if (std::ldexp(largest, in.values.q_log2) >= (fp16 ? 65504 : 0x1.fep127))
+    throw UsageError(fmt::format("sm_scale={}: q of values={} passes the range of {}", in.c.sm_scale, name_of(in.c.values), fp16 ? "fp16" : "bf16"));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ int verb_capture(int argc, char** argv) {
       continue;
     }
     if (answer.status != Status::pass) {
-      fmt::print(stderr, "smla: capture: {} {}: {}\n", candidate.info.name, name_of(answer.status), answer.detail);
+      std::fputs(fmt::format("smla: capture: {} {}: {}\n", candidate.info.name, name_of(answer.status), answer.detail).c_str(), stderr);
       return kCorrectnessRed;
     }
     write_captured_call(flags.file, in, candidate.info.name, answer);

@@ -34,7 +34,7 @@ Progress::Progress(ProgressKind kind, int64_t planned, std::string what)
 Progress::~Progress() { clear(); }
 
 void Progress::clear() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) std::fputs("\r\033[K", stderr);
   drawn_ = false;
   std::fflush(stderr);
 }
@@ -54,13 +54,13 @@ void Progress::draw() {
   const std::string left = done_ == 0 ? "?" : clock_text(elapsed_s / share - elapsed_s);
   const std::string count = fmt::format("{} {}/{}  {} elapsed, {} left", what_, done_, planned_, clock_text(elapsed_s), left);
   if (lines_) {
-    fmt::print(stderr, "{}\n", count);
+    std::fputs((count + '\n').c_str(), stderr);  // never fmt::print: it throws where stderr cannot be written
     return;
   }
   const int width = 20, full = static_cast<int>(share * width);
   std::string line = fmt::format("[{:=<{}}{:{}}] {}  {}", "", full, "", width - full, count, now_);
   line.resize(std::min(line.size(), static_cast<size_t>(terminal_columns() - 1)));
-  fmt::print(stderr, "\r\033[K{}", line);
+  std::fputs(("\r\033[K" + line).c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;
 }

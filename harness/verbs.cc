@@ -60,7 +60,7 @@ std::span<const Verb> verbs() { return kVerbs; }
 int smla_main(int argc, char** argv) {
   const auto failed = [](const std::exception& e, int status) {
     std::fflush(stdout);
-    fmt::print(stderr, "smla: {}\n", e.what());
+    std::fputs(fmt::format("smla: {}\n", e.what()).c_str(), stderr);  // fmt::print would throw where stderr cannot be written
     return status;
   };
   try {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <sstream>
 #include <unordered_map>
 
 #include "reports/outcome.h"
@@ -25,6 +26,15 @@ constexpr std::pair<std::string_view, Flag AccuracyRow::*> kChecks[] = {{"poison
                                                                         {"outputs_written", &AccuracyRow::outputs_written_ok},
                                                                         {"determinism", &AccuracyRow::determinism_ok},
                                                                         {"metamorphic", &AccuracyRow::metamorphic_ok}};
+
+/// Names of `was` that `now` lacks, both joined by '|'.
+std::string checks_lost(const std::string& was, const std::string& now) {
+  std::string lost;
+  std::istringstream names(was);
+  for (std::string name; std::getline(names, name, '|');)
+    if (('|' + now + '|').find('|' + name + '|') == std::string::npos) lost += (lost.empty() ? "" : ", ") + name;
+  return lost;
+}
 
 template <class Row>
 std::string one_arch(const Report<Row>& report) {
@@ -83,6 +93,8 @@ void gate_accuracy(const GateInput& input, const GateOptions& options, Ledger& l
     }
     if (const std::string change = contract_change(was.declared, row.declared); !change.empty())
       ledger.red(Rule::contract_changed, row, change, row.repro);
+    if (const std::string lost = checks_lost(was.checks_run, row.checks_run); !lost.empty())
+      ledger.red(Rule::check_lost, row, fmt::format("made in the baseline and not made now: {}", lost), row.repro);
     for (const auto& [name, flag] : kChecks)
       if ((was.*flag).value_or(false) && !(row.*flag).has_value())
         ledger.red(Rule::check_lost, row, fmt::format("the check {} held in the baseline and was not made", name), row.repro);

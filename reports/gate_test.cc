@@ -111,6 +111,15 @@ TEST_CASE("correctness: the oracle decides, the baseline says what must not be l
     CHECK(only(sides()).rule == Rule::check_lost);
     CHECK(sides().exit_status() == 1);
   }
+  SECTION("one of the checks behind the same column") {
+    sides.baseline.rows[0].checks_run = "guards|scaled|strided";
+    sides.run.rows[0].checks_run = "strided|guards";
+    const Finding lost = only(sides());
+    CHECK(lost.rule == Rule::check_lost);
+    CHECK_THAT(lost.text, ContainsSubstring("not made now: scaled"));
+    sides.run.rows[0].checks_run = "scaled|strided|guards|halves";
+    CHECK(sides().findings.empty());
+  }
   SECTION("a grown pooled rms is reported, the absolute limit decides") {
     sides.baseline.rows[0].z_rms_pooled = 0.70;
     sides.run.rows[0].z_rms_pooled = 0.72;

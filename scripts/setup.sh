@@ -8,7 +8,7 @@
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 
-# Names of Debian 12. Ubuntu 24.04 should have the same ones (in `universe`): not run there yet.
+# Names of Debian 12. Ubuntu 24.04 has the same ones (in `universe`).
 packages=(cmake ninja-build g++ git python3 catch2 libbenchmark-dev libcli11-dev libeigen3-dev libfccp-dev libfmt-dev libtomlplusplus-dev nlohmann-json3-dev)
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -212,7 +212,7 @@ int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>
     try {
       request = decode_request(line, &reply.number);
     } catch (const ProtocolError& error) {
-      fmt::print(stderr, "{}\n", error.what());
+      std::fputs(fmt::format("{}\n", error.what()).c_str(), stderr);
       return kExitBadRequest;
     }
     blackbox().kernel_spent_ns = 0;
