@@ -111,6 +111,7 @@ TEST_CASE("formats that are known but not judged have sizes and no rows") {
 
 TEST_CASE("a score scale that takes q out of its type is refused") {
   CHECK_THROWS_WITH(make_inputs(parse_line("decode b=1 s_kv=40 topk=4 sm_scale=1e-40")), ContainsSubstring("passes the range of bf16"));
-  CHECK_THROWS_WITH(make_inputs(parse_line("decode b=1 s_kv=40 topk=4 q_dtype=fp16 kv_format=fp16 sm_scale=1e-7")), ContainsSubstring("passes the range of fp16"));
+  CHECK_THROWS_WITH(make_inputs(parse_line("decode b=1 s_kv=40 topk=4 q_dtype=fp16 kv_format=fp16 sm_scale=1e-7")),
+                    ContainsSubstring("passes the range of fp16"));
   CHECK_NOTHROW(make_inputs(parse_line("decode b=1 s_kv=40 topk=4 sm_scale=1e-30")));
 }
