@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
+#include <set>
 #include <thread>
+#include <tuple>
 
 #include "harness/testing/program.h"
 #include "reports/report_file.h"
@@ -104,6 +106,21 @@ void same_reports(const std::string& got, const std::string& want) {
   CHECK(runs.begin()->first == env_of(got).at("run_id"));
 }
 
+/// Each sample stands in samples.csv once, and a pair has samples exactly if it has a row that was timed.
+void samples_belong(const std::string& folder) {
+  const auto key = [](const auto& row, const std::string& id) { return id + " " + row.kernel + " " + row.timing + " " + row.cache; };
+  const std::string run_id = env_of(folder).at("run_id");
+  std::set<std::string> sampled, timed;
+  std::set<std::tuple<std::string, int64_t, int64_t>> seen;
+  for (const SampleRow& row : rows_of_run<SampleRow>(folder + kArch, run_id)) {
+    sampled.insert(key(row, row.case_id));
+    CHECK(seen.insert({key(row, row.case_id), row.round.value_or(0), row.sample.value_or(0)}).second);
+  }
+  for (const ThroughputRow& row : rows_of_run<ThroughputRow>(folder + kArch, run_id))
+    if (row.time_us_median) timed.insert(key(row, case_id(row.c)));
+  CHECK(sampled == timed);
+}
+
 /// As if the machine had lost power, not only the process: the end of the last append is gone.
 void tear(const std::string& file, std::mt19937& random) {
   if (!fs::exists(file)) return;
@@ -152,6 +169,7 @@ TEST_CASE("killed at 20 random moments and resumed, the reports are those of an 
     }
     INFO(kills << " kills so far");
     same_reports(got.path, want.path);
+    samples_belong(got.path);
   }
 }
 
