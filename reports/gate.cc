@@ -91,6 +91,8 @@ void gate_accuracy(const GateInput& input, const GateOptions& options, Ledger& l
         ledger.red(Rule::verdict_lost, row, fmt::format("passed in the baseline, now {}: {}", name_of(row.status), row.detail), row.repro);
       continue;
     }
+    if ((found->second->lse && !outcome.lse) || (found->second->out && !outcome.out))
+      ledger.red(Rule::verdict_lost, row, fmt::format("passed in the baseline, now without its row of {}", outcome.lse ? "out" : "lse"), row.repro);
     if (const std::string change = contract_change(was.declared, row.declared); !change.empty())
       ledger.red(Rule::contract_changed, row, change, row.repro);
     if (const std::string lost = checks_lost(was.checks_run, row.checks_run); !lost.empty())

@@ -111,6 +111,16 @@ TEST_CASE("correctness: the oracle decides, the baseline says what must not be l
     CHECK(only(sides()).rule == Rule::check_lost);
     CHECK(sides().exit_status() == 1);
   }
+  SECTION("half a pair") {
+    AccuracyRow lse = sides.baseline.rows[0];
+    lse.tensor = Tensor::lse;
+    sides.baseline.rows.push_back(lse);
+    const Finding half = only(sides());
+    CHECK(half.rule == Rule::verdict_lost);
+    CHECK_THAT(half.text, ContainsSubstring("without its row of lse"));
+    sides.run.rows.push_back(lse);
+    CHECK(sides().findings.empty());
+  }
   SECTION("one of the checks behind the same column") {
     sides.baseline.rows[0].checks_run = "guards|scaled|strided";
     sides.run.rows[0].checks_run = "strided|guards";
