@@ -25,7 +25,7 @@ TimedSet set_of(const CalibrationLane& lane, uint64_t as = 1) {
   Report<ThroughputRow> report{"calibration", {}, false};
   Report<SampleRow> samples{"calibration", {}, false};
   ThroughputRow row;
-  row.run_id = "r";
+  row.run_id = fmt::format("{}.{}", lane.process, lane.run);
   row.c = parse_line(lane.case_line);
   row.c.seed = as;
   row.kernel = lane.kernel;
@@ -177,7 +177,7 @@ Table aa_table(const std::vector<CalibrationLane>& lanes, int sweeps) {
 }
 
 Table delay_table(const std::vector<CalibrationLane>& lanes) {
-  Table table{{"device", "case", "kernel", "delay_pct", "measured_pct", "samples", "comparisons", "slower", "ambiguous", "same", "faster",
+  Table table{{"device", "case", "kernel", "delay_pct", "measured_pct", "samples", "between", "comparisons", "slower", "ambiguous", "same", "faster",
                "slower_pct", "gate_red", "gate_red_pct"},
               {}};
   for (const auto& [key, group] : by_case(lanes)) {
@@ -189,17 +189,20 @@ Table delay_table(const std::vector<CalibrationLane>& lanes) {
     for (const CalibrationLane* lane : by_delay[0]) plain.push_back(set_of(*lane));
     for (const auto& [delay, delayed] : by_delay) {
       if (delay == 0) continue;
-      Tally count;
-      for (const CalibrationLane* lane : delayed) {
-        const TimedSet b = set_of(*lane);
-        for (size_t i = 0; i < plain.size(); ++i)
-          if (!same_run(*by_delay[0][i], *lane)) count.add(plain[i], b);
+      for (const bool within : {false, true}) {
+        Tally count;
+        for (const CalibrationLane* lane : delayed) {
+          const TimedSet b = set_of(*lane);
+          for (size_t i = 0; i < plain.size(); ++i)
+            if (same_run(*by_delay[0][i], *lane) == within) count.add(plain[i], b);
+        }
+        if (count.pairs == 0) continue;
+        const auto share = [&](int64_t n) { return percent(static_cast<double>(n) / static_cast<double>(count.pairs)); };
+        table.add({delayed[0]->device, key.first, key.second, percent(delay), percent(median_of(group, delay) / median_of(group, 0) - 1),
+                   fmt::format("{}", delayed[0]->time_us.size()), within ? "lanes of a run" : "runs", fmt::format("{}", count.pairs),
+                   count.of(Verdict::slower), count.of(Verdict::ambiguous), count.of(Verdict::same), count.of(Verdict::faster),
+                   share(count.verdicts[static_cast<size_t>(Verdict::slower)]), fmt::format("{}", count.gate_red), share(count.gate_red)});
       }
-      const auto share = [&](int64_t n) { return percent(static_cast<double>(n) / static_cast<double>(std::max<int64_t>(1, count.pairs))); };
-      table.add({delayed[0]->device, key.first, key.second, percent(delay), percent(median_of(group, delay) / median_of(group, 0) - 1),
-                 fmt::format("{}", delayed[0]->time_us.size()), fmt::format("{}", count.pairs), count.of(Verdict::slower),
-                 count.of(Verdict::ambiguous), count.of(Verdict::same), count.of(Verdict::faster),
-                 share(count.verdicts[static_cast<size_t>(Verdict::slower)]), fmt::format("{}", count.gate_red), share(count.gate_red)});
     }
   }
   return table;

@@ -63,9 +63,12 @@ TEST_CASE("equal kernels are not told apart, 5 % is seen, and drift between runs
   CHECK(cell(quiet, 0, "gate_red") == "0");
   CHECK(cell(drifting, 0, "slower") != "0");  // the table can fail
   CHECK(cell(drifting, 1, "slower") == "0");  // lanes of one run drift together
-  REQUIRE(delays.rows.size() == 2);
+  REQUIRE(delays.rows.size() == 4);
+  CHECK(cell(delays, 0, "between") == "runs");
+  CHECK(cell(delays, 3, "between") == "lanes of a run");
   CHECK(cell(delays, 0, "delay_pct") == "1");
   CHECK(cell(delays, 0, "gate_red") == "0");
-  CHECK(cell(delays, 1, "slower") == cell(delays, 1, "comparisons"));
-  CHECK(cell(delays, 1, "gate_red_pct") == "100");
+  CHECK(cell(delays, 2, "slower") == cell(delays, 2, "comparisons"));
+  CHECK(cell(delays, 3, "slower") == cell(delays, 3, "comparisons"));
+  CHECK(cell(delays, 3, "gate_red_pct") == "100");
 }

@@ -16,6 +16,12 @@ namespace {
 constexpr int64_t kMinSamples = 5;
 constexpr double kPowerStateShift = 0.25;  // of power_capped_frac
 constexpr double kPowerZ = 0.8416;         // z of 80 % power
+// Two runs of one kernel differ by more than their own samples tell (memory placed anew, clocks): a share of the time, and a jitter that short
+// kernels feel. Fitted to run_medians_rel_sd_pct of reports/data/timing_aa.csv: 0.35 % at 92 us, 0.9 % at 13 us.
+constexpr double kRunShare = 0.0033, kRunJitter_us = 0.11;
+
+/// Standard deviation of log(median time) from run to run.
+double run_error(const ThroughputRow& row) { return std::hypot(kRunShare, kRunJitter_us / *row.time_us_median); }
 
 std::string sample_key(const std::string& run_id, const std::string& id, const std::string& kernel, const std::string& timing,
                        const std::string& cache) {
@@ -81,6 +87,7 @@ void measure(Comparison& c, const TimedSet& a, const TimedSet& b, const CompareO
   else if (noise_a.from.empty() || noise_b.from.empty()) c.note = "neither samples nor quartiles: no interval";
   else {
     c.log_error = std::hypot(noise_a.log_error, noise_b.log_error);
+    if (c.a->run_id != c.b->run_id) c.log_error = std::hypot(c.log_error, run_error(*c.a), run_error(*c.b));
     c.dof = static_cast<double>(std::max<int64_t>(1, std::min(noise_a.independent, noise_b.independent) - 1));
     c.interval_from = noise_a.from == noise_b.from ? noise_a.from : noise_a.from + " / " + noise_b.from;
   }

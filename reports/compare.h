@@ -51,8 +51,9 @@ struct Comparison {
 /// Rows match on (case_id, kernel, timing, cache). Throws UsageError naming both rows where two that match come from another device, power limit or
 /// ECC. A pair measured in another power state, or with fewer than 5 samples, is ambiguous. Interval: log ratio +- t * log_error, t by Student's
 /// distribution at the pair's Holm level; log_error by a
-/// seeded bootstrap of the medians from samples.csv, else from the quartiles. slower / faster: the interval lies beyond the margin. same: it lies
-/// within. ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what only `b` has.
+/// seeded bootstrap of the medians from samples.csv, else from the quartiles, and between two runs what runs differ by beyond that. slower / faster:
+/// the interval lies beyond the margin. same: it lies within. ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what
+/// only `b` has.
 std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const CompareOptions& options = {});
 
 /// Geometric mean of the ratios of all matched pairs by kernel (first) and cache (second).
