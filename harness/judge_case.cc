@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <future>
 #include <map>
@@ -23,10 +22,6 @@ namespace {
 using InputsPtr = std::shared_ptr<const Inputs>;
 constexpr int64_t kHeldRows_bytes = 48 << 20;  // outputs that wait for the oracle, over all kernels of the case
 constexpr int64_t kBlockRows = 512;            // rows of one oracle block: about 12 KiB each
-
-double ms_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - then).count();
-}
 
 /// One run of one kernel, and what is made of it.
 struct Take {
@@ -122,13 +117,12 @@ class CaseJudge {
   InputsPtr inputs(const Variant& variant) {
     const auto [found, fresh] = inputs_.try_emplace(to_word(variant));
     if (!fresh) return found->second;
-    const auto start = std::chrono::steady_clock::now();
+    const Doing note(options_.timeline, Activity::generate);
     try {
       found->second = std::make_shared<const Inputs>(make_inputs(planned_.c(), variant));
     } catch (const UsageError&) {
       if (variant == Variant{}) throw;
     }
-    spent_.generate_ms += ms_since(start);
     return found->second;
   }
 
@@ -138,6 +132,7 @@ class CaseJudge {
     if (candidate.info.device == "cpu" && std::count(planned_.suite_case.tags.begin(), planned_.suite_case.tags.end(), "gpu") > 0)
       return subject.end(Status::skipped, "the suite tags this case gpu: too much work for a CPU kernel");
     const RunReply reply = candidate.worker->supports(planned_.c(), candidate.info.name);
+    note(reply);
     subject.contract = reply.contract;
     subject.evidence.has_lse = reply.contract.lse_dtype != LseType::none;
     if (reply.status != Status::pass) return subject.end(reply.status, reply.detail);
@@ -168,6 +163,19 @@ class CaseJudge {
         subject.takes.push_back(std::move(take));
       }
     }
+  }
+
+  void note(const RunReply& reply) const {
+    if (options_.timeline) options_.timeline->add(reply.spans);
+  }
+
+  OracleBlock noted_oracle(const Inputs& in, std::span<const int64_t> tokens, const OracleOptions& options) const {
+    const int64_t begin_ns = steady_now_ns();
+    OracleBlock block = oracle(in, tokens, options);
+    const int64_t generated_ns = begin_ns + static_cast<int64_t>(block.generate_ms * 1e6);
+    const Span spans[] = {{Activity::generate, begin_ns, generated_ns}, {Activity::oracle, generated_ns, steady_now_ns()}};
+    if (options_.timeline) options_.timeline->add(spans);
+    return block;
   }
 
   const Candidate* twin(const std::string& kernel) const {
@@ -217,8 +225,7 @@ class CaseJudge {
     }
     if (take.rows_needed) request.tokens = sent(take, tokens);
     RunReply reply = take.candidate->worker->run(request);
-    spent_.generate_ms += reply.generate_ms;
-    spent_.kernel_ms += reply.calls_ms;
+    note(reply);
     const bool is_twin = take.candidate != subject.candidate;
     if (reply.status != Status::pass && (is_twin || (reply.status == Status::unsupported && !take.base()))) {  // it may decline a variant
       take.rows_needed = false;
@@ -315,9 +322,16 @@ class CaseJudge {
       Take& take = subject.takes[i];
       if (!take.rows_needed) continue;
       const OracleBlock* answer = ask_oracle(answers, *take.in, tokens);
-      if (take.comparer) take.comparer->add(answer, tokens, rows(take.reply, from, tokens.size()), threads_);
-      if (take.stale) take.stale->add(answer, tokens, rows(base.reply, from, tokens.size()), threads_);
-      if (take.base()) subject.impostors->add(answer, tokens);
+      {
+        const Doing note(options_.timeline, Activity::compare);
+        if (take.comparer) take.comparer->add(answer, tokens, rows(take.reply, from, tokens.size()), threads_);
+        if (take.stale) take.stale->add(answer, tokens, rows(base.reply, from, tokens.size()), threads_);
+      }
+      if (take.base()) {
+        const Doing note(options_.timeline, Activity::impostors);
+        subject.impostors->add(answer, tokens);
+      }
+      const Doing note(options_.timeline, Activity::relate);
       if (take.base() || is_exact_family(base_->c.values)) continue;
       if (!take.run.own_oracle) subject.relations[take.check].add(related(take), related(base));
       if (take.run.variant.half == 2 && subject.takes[i - 1].run.variant.half == 1)
@@ -338,18 +352,15 @@ class CaseJudge {
     if (found != answers.end()) return &found->second;
     const OracleOptions options = oracle_options(in);
     if (&in == base_.get() && ahead_.valid()) {
-      const auto begin = std::chrono::steady_clock::now();
+      const Doing note(options_.timeline, Activity::oracle);
       answered_ahead_ = ahead_.get();
-      spent_.oracle_ms += ms_since(begin);
     }
     const bool ahead = &in == base_.get() && options.score_errors == answered_ahead_.score_errors && answered_ahead_.blocks.contains(tokens.front());
     OracleBlock& block = answers[&in];
     if (ahead) {
       block = std::move(answered_ahead_.blocks[tokens.front()]);
     } else {
-      block = oracle(in, tokens, options);
-      spent_.oracle_ms += block.compute_ms;
-      spent_.generate_ms += block.generate_ms;
+      block = noted_oracle(in, tokens, options);
     }
     oracle_ms_ += block.compute_ms;
     return &block;
@@ -378,7 +389,7 @@ class CaseJudge {
     if (!running || needs_no_oracle(base_->c.values)) return;
     ahead_ = std::async(std::launch::async, [this, tokens, options = oracle_options(*base_)] {
       Answers answers{options.score_errors, {}};
-      each_block(tokens, [&](std::span<const int64_t> block, size_t) { answers.blocks[block.front()] = oracle(*base_, block, options); });
+      each_block(tokens, [&](std::span<const int64_t> block, size_t) { answers.blocks[block.front()] = noted_oracle(*base_, block, options); });
       return answers;
     });
   }
@@ -386,7 +397,6 @@ class CaseJudge {
   CaseResult finish() {
     CaseResult result;
     result.valid_keys = base_->valid_keys;
-    result.spent = spent_;
     std::optional<double> coverage;
     if (base_->c.values == Values::needle) coverage = needle_coverage(*base_);
     for (Subject& subject : subjects_) {
@@ -437,7 +447,6 @@ class CaseJudge {
   InputsPtr base_;
   std::vector<int64_t> tokens_;
   std::vector<Subject> subjects_;
-  TimeSpent spent_;
   double oracle_ms_ = 0;  // of its own work, whoever waited for it
   struct Answers {
     std::vector<ScoreError> score_errors;
@@ -447,13 +456,6 @@ class CaseJudge {
 };
 
 }  // namespace
-
-TimeSpent& TimeSpent::operator+=(const TimeSpent& other) {
-  oracle_ms += other.oracle_ms;
-  generate_ms += other.generate_ms;
-  kernel_ms += other.kernel_ms;
-  return *this;
-}
 
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options) {
   return CaseJudge(planned, kernels, options).judge();

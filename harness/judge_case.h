@@ -18,15 +18,10 @@ struct JudgeOptions {
   double case_timeout_s = 60;
   int threads = 0;
   std::string repro_flags;
+  Timeline* timeline = nullptr;  // where the time goes is noted there
   std::vector<Candidate> twins;  // kernels that checks may run beside the one that is judged
   /// The self-test's: what sees the rows of a kernel (its place in the list), base run or check. Null: nothing does.
   std::function<RowHook(size_t kernel, bool base)> row_hook;
-};
-
-/// Where the time went. What is in none of them is the harness's own.
-struct TimeSpent {
-  double oracle_ms = 0, generate_ms = 0, kernel_ms = 0;
-  TimeSpent& operator+=(const TimeSpent& other);
 };
 
 /// What became of one (case, kernel).
@@ -48,7 +43,6 @@ struct PairResult {
 struct CaseResult {
   std::vector<PairResult> pairs;  // in the order of the kernels; empty if interrupted
   int64_t valid_keys = 0;
-  TimeSpent spent;
 };
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
 

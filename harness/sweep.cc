@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -76,7 +77,9 @@ std::string dump(const Job& job, const PlannedCase& planned, const Candidate& ca
 
 SweepResult sweep_accuracy(const Job& job, bool write) {
   const Options& options = job.options;
-  const JudgeOptions judge = judge_options(job, job.checks);
+  Timeline timeline;
+  JudgeOptions judge = judge_options(job, job.checks);
+  judge.timeline = &timeline;
   std::optional<ReportWriter<AccuracyRow>> writer;
   if (write) writer.emplace(job.folder);
 
@@ -111,9 +114,9 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
     progress.advance(0, to_line(planned.c()));
     CaseResult of_case = judge_case(planned, kernels, judge);
     if ((result.signal = interrupted()) != 0) break;
-    result.spent += of_case.spent;
     const std::vector<PairResult> pairs = std::move(of_case.pairs);
     progress.clear();
+    std::optional<Doing> reporting(std::in_place, &timeline, Activity::report);
     for (size_t i = 0; i < pairs.size(); ++i) {
       const PairResult& pair = pairs[i];
       result.tally.add(pair.status(), pair.red);
@@ -133,6 +136,9 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
     }
     std::fflush(stdout);
     progress.advance(static_cast<int64_t>(pairs.size()), "");
+    reporting.reset();
+    const TimeShares of_this = shares(timeline.take());
+    std::transform(result.spent.begin(), result.spent.end(), of_this.begin(), result.spent.begin(), std::plus<>());
   }
   progress.clear();
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -158,10 +164,17 @@ void print_tail(const SweepResult& result, const Job& job) {
   fmt::print("\npassed {} / planned {}{}  in {}\n", tally.of(Status::pass), tally.planned, rest, clock_text(result.wall_s));
   if (result.resumed > 0) fmt::print("resumed: {} of them were in the report\n", result.resumed);
   if (job.options.verbose) {
-    const double oracle_s = result.spent.oracle_ms / 1e3, generate_s = result.spent.generate_ms / 1e3, kernel_s = result.spent.kernel_ms / 1e3;
-    const double harness_s = result.wall_s - oracle_s - generate_s - kernel_s;
-    fmt::print("time: oracle {:.2f} s, generation {:.2f} s, kernel {:.2f} s, harness {:.2f} s ({:.0f} %) of {:.2f} s\n", oracle_s, generate_s,
-               kernel_s, harness_s, 100 * harness_s / result.wall_s, result.wall_s);
+    std::string text;
+    double harness_s = result.wall_s, other_s = result.wall_s;
+    for (size_t i = 0; i < kActivities; ++i) {
+      const double s = result.spent[i] / 1e3;
+      other_s -= s;
+      if (i < kHarnessOwn) harness_s -= s, text += fmt::format(" {} {:.2f} s,", kActivityNames[i], s);
+    }
+    fmt::print("time:{} harness {:.2f} s ({:.1f} %) of {:.2f} s\n", text, harness_s, 100 * harness_s / result.wall_s, result.wall_s);
+    text.clear();
+    for (size_t i = kHarnessOwn; i < kActivities; ++i) text += fmt::format(" {} {:.2f},", kActivityNames[i], result.spent[i] / 1e3);
+    fmt::print("of the harness:{} other {:.2f}\n", text, other_s);
     fmt::print("memory at its peak: {} MiB here, {} MiB in the worker\n", peak_bytes(getpid()) >> 20, job.session.workers_peak_bytes() >> 20);
   }
   const bool no_streams = std::all_of(job.kernels.begin(), job.kernels.end(), [](const Candidate& kernel) { return kernel.info.device == "cpu"; });

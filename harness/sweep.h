@@ -9,6 +9,7 @@
 
 #include "harness/job.h"
 #include "harness/judge_case.h"
+#include "harness/timeline.h"
 
 namespace smla {
 
@@ -37,7 +38,7 @@ struct PassedPair {
 struct SweepResult {
   Tally tally;
   int64_t resumed = 0;  // of them, pairs that the run which is resumed had judged
-  TimeSpent spent;
+  TimeShares spent{};
   double wall_s = 0;
   int signal = 0;  // that interrupted the sweep
   std::vector<PassedPair> passed;

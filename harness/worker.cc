@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -48,6 +49,16 @@ struct Death {
 };
 
 std::string text_of(const char* field, size_t size) { return {field, strnlen(field, size)}; }
+
+/// Adds the request as a whole, which is over now. What the worker says of it counts only inside it.
+void note_asking(RunReply& reply, int64_t begin_ns) {
+  const int64_t end_ns = steady_now_ns();
+  for (Span& span : reply.spans) {
+    span.begin_ns = std::max(span.begin_ns, begin_ns);
+    span.end_ns = std::min(span.end_ns, end_ns);
+  }
+  reply.spans.push_back({Activity::ask, begin_ns, end_ns});
+}
 
 }  // namespace
 
@@ -223,16 +234,22 @@ std::vector<KernelInfo> Worker::list() {
 }
 
 RunReply Worker::supports(const Case& c, const std::string& kernel, int arch_cc) {
-  return Impl::answer_of(impl_->ask<RunReply>(SupportsRequest{c, kernel, arch_cc}, 0, kStartDeadline_s));
+  const int64_t begin_ns = steady_now_ns();
+  RunReply reply = Impl::answer_of(impl_->ask<RunReply>(SupportsRequest{c, kernel, arch_cc}, 0, kStartDeadline_s));
+  note_asking(reply, begin_ns);
+  return reply;
 }
 
 RunReply Worker::run(const RunRequest& request) {
   const int64_t rows = static_cast<int64_t>(request.tokens.size()) * request.c.h_q, out_count = rows * request.c.d_v;
-  const int64_t lse_offset = judged_lse_offset(out_count);
+  const int64_t lse_offset = judged_lse_offset(out_count), begin_ns = steady_now_ns();
   RunReply reply = Impl::answer_of(impl_->ask<RunReply>(request, lse_offset - kRowsOffset + rows * int64_t{sizeof(float)}, request.deadline_s));
+  note_asking(reply, begin_ns);
   if (reply.status == Status::pass) {
+    const int64_t copied_ns = steady_now_ns();
     reply.out = impl_->read_shared<uint16_t>(kRowsOffset, out_count);
     if (reply.contract.lse_dtype != LseType::none) reply.lse = impl_->read_shared<float>(lse_offset, rows);
+    reply.spans.push_back({Activity::rows, copied_ns, steady_now_ns()});
   }
   return reply;
 }

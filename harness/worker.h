@@ -9,6 +9,7 @@
 
 #include "cases/contract.h"
 #include "cases/inputs.h"
+#include "harness/timeline.h"
 
 struct smla_kernel;
 
@@ -59,9 +60,9 @@ struct RunReply {
   std::vector<float> lse;                    // [tokens][h_q] of the last launch, widened, in the kernel's own convention; empty for lse_dtype = none
   int32_t splits_used = 0;                   // 0 = the kernel does not say
   int64_t workspace_bytes = 0;
-  double generate_ms = 0, prepare_ms = 0, first_launch_ms = 0, kernel_ms = 0;  // kernel_ms: median of the launches
-  double calls_ms = 0;                                                         // every prepare and launch of this request together
-  std::string stdout_text, stderr_text;                                        // what the kernel printed, if anything: the last few KiB
+  double prepare_ms = 0, first_launch_ms = 0, kernel_ms = 0;  // kernel_ms: median of the launches
+  std::vector<Span> spans;                                    // where the time of the request went
+  std::string stdout_text, stderr_text;                       // what the kernel printed, if anything: the last few KiB
 };
 
 /// One thing that is timed, in turn with the others of its request.

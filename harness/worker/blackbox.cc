@@ -12,9 +12,10 @@
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
+
+#include "harness/timeline.h"
 
 namespace smla {
 namespace {
@@ -77,8 +78,6 @@ void on_fatal_signal(int signal, siginfo_t* info, void*) {
 
 Blackbox& blackbox() { return *box; }
 void open_blackbox(void* shared_page) { box = static_cast<Blackbox*>(shared_page); }
-
-int64_t steady_now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void set_stage(std::string_view stage, Turn turn) {
   if (turn == Turn::kernel && box->kernel_since_ns == 0) box->kernel_since_ns = steady_now_ns();

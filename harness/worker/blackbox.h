@@ -35,7 +35,6 @@ void open_blackbox(void* shared_page);
 /// The kernel's time runs from a stage of its own to the next one that is the harness's.
 enum class Turn { harness, kernel };
 void set_stage(std::string_view stage, Turn turn = Turn::harness);
-int64_t steady_now_ns();
 
 /// Installs handlers for the signals that a broken kernel raises: they fill `fault` and `data_bytes`, then let the signal take its course.
 void watch_for_faults();

@@ -40,6 +40,7 @@ class Gate {
 void look_at_inputs(StagedInputs& inputs, RunReply& reply) {
   if (!inputs.staged() || !reply.inputs_ok) return;
   set_stage("looking at the inputs");
+  const Doing note(Activity::look);
   if (const auto text = inputs.changed()) {
     reply.inputs_ok = false;
     reply.guards_detail += (reply.guards_detail.empty() ? "" : "; ") + *text;
@@ -86,11 +87,10 @@ void Calling::prepare_on_dirt(StagedInputs& inputs, int turn, const std::string&
 
 template <class F>
 double Calling::timed(F&& work) {
+  const Doing note(Activity::kernel);
   const auto begin = steady_clock::now();
   work();
-  const double ms = std::chrono::duration<double, std::milli>(steady_clock::now() - begin).count();
-  reply_.calls_ms += ms;
-  return ms;
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - begin).count();
 }
 
 void Calling::launch(const StagedInputs& inputs, const std::string& stage) {
@@ -101,6 +101,7 @@ void Calling::launch(const StagedInputs& inputs, const std::string& stage) {
 
 void Calling::look() {
   set_stage("looking at the outputs");
+  const Doing note(Activity::look);
   if (std::string text = call_.unwritten(request_.fill); !text.empty() && reply_.written_ok) {
     reply_.written_ok = false;
     reply_.detail = text;

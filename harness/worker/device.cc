@@ -7,7 +7,9 @@
 namespace smla {
 
 Block::~Block() {
-  if (device) device->release(*this);
+  if (!device) return;
+  const Doing note(Activity::memory);
+  device->release(*this);
 }
 void Block::swap(Block& other) noexcept {
   std::swap(name, other.name);

@@ -151,10 +151,7 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
       reply.guards_ok = false;
       reply.guards_detail = *text;
     }
-    for (StagedInputs* inputs : in) {
-      look_at_inputs(*inputs, reply);
-      reply.generate_ms += std::exchange(inputs->generate_ms, 0);  // what is kept from an earlier request cost nothing
-    }
+    for (StagedInputs* inputs : in) look_at_inputs(*inputs, reply);
     if (!reply.inputs_ok) kept_.clear();               // else the next kernel would be blamed
     if (request.calls == Calls::graph) kept_.clear();  // the other inputs are no longer those of their key
     set_stage("returning the judged rows");

@@ -118,6 +118,7 @@ void KernelCall::allocate(const std::vector<StagedInputs*>& inputs, bool take_tu
   }
   for (StagedInputs* in : inputs)
     if (together || in == inputs.front()) stage(*in);
+  const Doing note(Activity::memory);
   try {
     out_ = device.allocate("out", bytes.out, Guard::canary);
     if (lse_bytes_) lse_ = device.allocate("lse", bytes.lse, Guard::canary);
@@ -141,11 +142,13 @@ void KernelCall::stage(StagedInputs& inputs) {
 }
 
 void KernelCall::dirty_outputs(OutputFill fill) {
+  const Doing note(Activity::fill);
   device.fill(out_.data, out_.bytes, word_of(fill));
   if (lse_bytes_) device.fill(lse_.data, lse_.bytes, word_of(fill));
 }
 
 void KernelCall::dirty_workspace(int launch_index, OutputFill fill) {
+  const Doing note(Activity::fill);
   if (launch_index == 0) device.fill(workspace_.data, workspace_.bytes / 2 * 2, word_of(fill));
   else device.fill_random(workspace_.data, workspace_.bytes, static_cast<uint64_t>(launch_index));
 }
@@ -201,6 +204,7 @@ std::string KernelCall::unwritten(OutputFill fill) const {
 }
 
 std::optional<std::string> KernelCall::strays(OutputFill fill) const {
+  const Doing note(Activity::look);
   for (auto [block, rows] : {std::pair{&out_, &out_rows_}, {&lse_, &lse_rows_}, {&workspace_, static_cast<const Rows*>(nullptr)}}) {
     if (!block->data) continue;
     if (auto text = damage(device, *block)) return text;
@@ -212,6 +216,7 @@ std::optional<std::string> KernelCall::strays(OutputFill fill) const {
 }
 
 void KernelCall::read_rows(const std::vector<int64_t>& tokens, uint16_t* out, float* lse) const {
+  const Doing note(Activity::rows);
   download_rows(device, out_.data, out_rows_, tokens, problem_.h_q, reinterpret_cast<std::byte*>(out));
   if (!lse_bytes_) return;
   std::vector<std::byte> narrow(tokens.size() * static_cast<size_t>(lse_rows_.row_bytes));

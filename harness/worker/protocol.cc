@@ -273,6 +273,12 @@ template <class Io, IsA<Refused> R>
 void fields(Io& io, R& r) {
   io("text", r.text);
 }
+template <class Io, IsA<Span> R>
+void fields(Io& io, R& r) {
+  io("did", r.activity, Activity::ask);
+  io("from", r.begin_ns);
+  io("to", r.end_ns);
+}
 template <class Io, IsA<Contract> R>
 void fields(Io& io, R& r) {
   each_contract_field([&](const char* name, auto here, auto, auto... last) { io(name, r.*here, last...); });
@@ -291,11 +297,10 @@ void fields(Io& io, R& r) {
   io("lse_hash", r.lse_hash);
   io("splits_used", r.splits_used);
   io("workspace_bytes", r.workspace_bytes);
-  io("generate_ms", r.generate_ms);
   io("prepare_ms", r.prepare_ms);
   io("first_launch_ms", r.first_launch_ms);
   io("kernel_ms", r.kernel_ms);
-  io("calls_ms", r.calls_ms);
+  each(io, "spans", r.spans);
 }
 template <class Io, IsA<LaneReply> R>
 void fields(Io& io, R& r) {

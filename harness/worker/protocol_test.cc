@@ -38,7 +38,8 @@ RunReply an_answer() {
   r.early = "lse";
   r.out_hash = {0, 1, std::numeric_limits<uint64_t>::max()};
   r.kernel_ms = 0.1;
-  r.generate_ms = std::numeric_limits<double>::infinity();
+  r.prepare_ms = std::numeric_limits<double>::infinity();
+  r.spans = {{Activity::kernel, 5, 9}, {Activity::look, int64_t{1} << 60, -1}};
   r.workspace_bytes = int64_t{1} << 40;
   return r;
 }
@@ -103,7 +104,8 @@ TEST_CASE("an answer survives the line") {
   CHECK(got.out_hash == sent.out_hash);
   CHECK(got.lse_hash.empty());
   CHECK(got.kernel_ms == sent.kernel_ms);
-  CHECK(std::isinf(got.generate_ms));
+  CHECK(std::isinf(got.prepare_ms));
+  CHECK(got.spans == sent.spans);
   CHECK(got.workspace_bytes == sent.workspace_bytes);
 
   TimeReply time;

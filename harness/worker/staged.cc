@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
 
 #include "kernels/problem.h"
@@ -37,15 +36,9 @@ int64_t bytes_of(const Inputs& in, const TensorBytes& bytes, size_t which) {
   return 0;
 }
 
-/// What `work` returns; adds its milliseconds to `ms`.
-template <class Work>
-auto timed(double& ms, Work&& work) {
-  struct Watch {
-    double& ms;
-    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-    ~Watch() { ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(); }
-  } watch{ms};
-  return work();
+Inputs generated(const Case& c, const Variant& variant) {
+  const Doing note(Activity::generate);
+  return make_inputs(c, variant);
 }
 
 bool is_far(const Inputs& in) { return in.c.pattern == Pattern::far; }
@@ -79,7 +72,7 @@ std::vector<int32_t> slots_in_use(const Inputs& in) {
 }  // namespace
 
 StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard pool_guard, bool whole_context)
-    : in(timed(generate_ms, [&] { return make_inputs(c, variant); })), pool_guard_(pool_guard), whole_context_(whole_context) {}
+    : in(generated(c, variant)), pool_guard_(pool_guard), whole_context_(whole_context) {}
 
 int64_t StagedInputs::pool_lead_bytes() const { return pool_guard_ == Guard::canary && !is_far(in) ? (in.row_bytes + 255) / 256 * 256 : 0; }
 
@@ -107,6 +100,7 @@ StagedInputs::Tensor StagedInputs::allocate(Device& device, size_t which) const 
 
 void StagedInputs::write(Tensor& tensor, size_t which) const {
   if (!tensor.block.data) return;
+  const Doing note(Activity::generate);
   Device& device = *tensor.block.device;
   const smla_problem p = make_problem(in, 1);
   const int64_t bytes = tensor.block.bytes;
@@ -141,13 +135,16 @@ void StagedInputs::write(Tensor& tensor, size_t which) const {
 
 void StagedInputs::stage(Device& device) {
   if (staged()) return;
+  const Doing note(Activity::memory);
   std::vector<Tensor> tensors;
   for (size_t which = 0; which < kCount; ++which) {
     Tensor& tensor = tensors.emplace_back(allocate(device, which));
-    timed(generate_ms, [&] { write(tensor, which); });
+    write(tensor, which);
     if (!tensor.block.data) continue;
     tensor.watched = device.watch(tensor.block);
-    if (!tensor.watched) tensor.hash = device.hash(tensor.block.data, tensor.content);
+    if (tensor.watched) continue;
+    const Doing look(Activity::look);
+    tensor.hash = device.hash(tensor.block.data, tensor.content);
   }
   tensors_ = std::move(tensors);
 }

@@ -36,7 +36,6 @@ class StagedInputs {
   /// From now on these are the inputs of `other`, in the memory of this one. Both are staged, in the same layout.
   void become(const StagedInputs& other);
 
-  double generate_ms = 0;  // of the inputs themselves: neither of their memory nor of looking at them
   Inputs in;
 
  private:

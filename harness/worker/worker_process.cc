@@ -216,7 +216,9 @@ int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>
       return kExitBadRequest;
     }
     blackbox().kernel_spent_ns = 0;
+    worker_timeline().take();
     reply.body = serve(*engine, request, shared.get());
+    if (auto* run = std::get_if<RunReply>(&reply.body)) run->spans = worker_timeline().take();
     std::fflush(nullptr);
     if (!out.intact() || !err.intact() || !shared.intact()) {
       if (auto* run = std::get_if<RunReply>(&reply.body))
