@@ -21,7 +21,7 @@ target_compile_definitions(smla_kernels PUBLIC SMLA_HAVE_CUDA)
 
 # Instances that only one architecture can run: object libraries of their own, since a source cannot lose the other architectures' flags.
 if("90a" IN_LIST SMLA_CUDA_ARCHS)
-  file(GLOB found CONFIGURE_DEPENDS sparse_wgmma/instances/*.cu)
+  file(GLOB found CONFIGURE_DEPENDS sparse_wgmma/*.cu sparse_wgmma/instances/*.cu)
   smla_cuda_gencode(gencode_sm90a 90a)
   add_library(smla_cuda_sm90a OBJECT ${found})
   target_compile_options(smla_cuda_sm90a PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${gencode_sm90a} -Xptxas=-v>)

@@ -31,9 +31,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 }  // namespace
 
 cudaError_t launch_combine(const Job& job, const Partials& partials, UnitOrder order, bool overlap, cudaStream_t stream) {
-  const void* kernel = order == UnitOrder::mma16  ? reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma16>)
-                       : order == UnitOrder::mma8 ? reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma8>)
-                                                  : reinterpret_cast<const void*>(combine_kernel<UnitOrder::wgmma>);
+  const void* kernel = order == UnitOrder::mma16 ? reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma16>)
+                                                 : reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma8>);
   const bool many = int64_t{job.tokens} * partials.pairs >= 256;  // blocks enough, and few of them find room beside the splits
   int units = partials.num_splits <= 8 ? (many ? 256 : 128) : partials.num_splits <= 16 ? 64 : partials.num_splits <= 64 ? 32 : 16;
   cudaLaunchAttribute attribute{};

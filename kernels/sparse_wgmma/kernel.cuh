@@ -40,13 +40,14 @@ enum NamedBarrier { kSumsWritten = 1, kSumsRead = 2, kMaximum = 4, kEarlyP = 6, 
 
 inline constexpr float kFarBelow = -1e30f;  // the maximum before any key: finite, so that differences are never NaN
 
-/// Item -> token and split.
+/// Item -> token and split of it.
 struct Work {
-  int t, split;
+  int t, split, splits;
 };
 __device__ __forceinline__ Work work_of(const WgmmaParams& p, int item) {
-  const int t = item / p.num_splits;
-  return {t, item - t * p.num_splits};
+  if (item < p.whole) return {item, 0, 1};
+  const int part = item - p.whole, t = part / p.num_splits;
+  return {p.whole + t, part - t * p.num_splits, p.num_splits};
 }
 
 // ---- producer ----------------------------------------------------------------------------------------------------------------------------
@@ -111,12 +112,12 @@ struct Producer {
   int first, last, end;  // tiles [first, last); entries below `end`
 
   __device__ __forceinline__ void run(int item, int item_step) {
-    for (; item < p.job.tokens * p.num_splits; item += item_step, ++items) {
+    for (; item < p.items; item += item_step, ++items) {
       const Work work = work_of(p, item);
       token = token_of(p.job, work.t);
       list = list_of(p.job.keys, token);
       const int entries = __shfl_sync(~0u, entries_of(p.job.keys, token), 0), tiles = (entries + kTileTokens - 1) / kTileTokens;
-      const int share = tiles / p.num_splits, more = tiles - share * p.num_splits;  // the first `more` splits take one tile more
+      const int share = tiles / work.splits, more = tiles - share * work.splits;  // the first `more` splits take one tile more
       first = work.split * share + min(work.split, more);
       last = first + share + (work.split < more ? 1 : 0);
       end = min(last * kTileTokens, entries);
@@ -484,7 +485,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void run(int item, int item_step) {
-    for (; item < p.job.tokens * p.num_splits; item += item_step, ++items) {
+    for (; item < p.items; item += item_step, ++items) {
 #pragma unroll
       for (int i = 0; i < 128; ++i) out[i] = 0.f;
       max0 = max1 = kFarBelow, sum0 = sum1 = 0.f;
@@ -544,15 +545,15 @@ struct Consumer {
   }
   __device__ __forceinline__ void store(const Work& work) {
     const bool leader = (lane & 3) == 0;
-    if (p.num_splits > 1) {
+    if (work.splits > 1) {
       const Partials& to = p.partials;
+      const int64_t t = work.t - p.whole;
       if (W == 0 && leader) {
-        float2* state = to.state + (int64_t{work.t} * 2 * to.pairs + head0 + row) * p.num_splits + work.split;
+        float2* state = to.state + (t * 2 * to.pairs + head0 + row) * p.num_splits + work.split;
         state[0] = make_float2(max0, sum0);
         state[int64_t{8} * p.num_splits] = make_float2(max1, sum1);
       }
-      float4* sums =
-          to.sums + ((int64_t{work.t} * p.num_splits + work.split) * to.pairs + head0 / 2 + warp * 8 + (lane >> 2)) * 256 + W * 128 + (lane & 3);
+      float4* sums = to.sums + ((t * p.num_splits + work.split) * to.pairs + head0 / 2 + warp * 8 + (lane >> 2)) * 256 + W * 128 + (lane & 3);
 #pragma unroll
       for (int j = 0; j < 32; ++j) __stcg(sums + 4 * j, make_float4(out[4 * j], out[4 * j + 1], out[4 * j + 2], out[4 * j + 3]));
       return;

@@ -23,7 +23,11 @@ struct WgmmaParams {
   /// A row stands at kv + (page * page_units + offset * row_units) * unit_bytes: 32 bits name it, so that one shuffle hands it to a warp.
   uint32_t unit_bytes, page_units, row_units;
   int32_t head_blocks, num_splits;
+  int32_t whole, items;  // tokens [0, whole) are not split; items of the launch: whole + (tokens - whole) * num_splits
 };
+
+/// Merges the partials of tokens [first_token, job.tokens): the kernel is in place when the splits end. See launch_combine for what it computes.
+cudaError_t launch_merge(const Job& job, const Partials& partials, int first_token, cudaStream_t stream);
 
 /// An instance as the host sees it.
 struct WgmmaInstance {

@@ -15,14 +15,17 @@ namespace {
 struct Plan {
   Source source;
   const WgmmaInstance* instance;
-  int head_blocks, workers, num_splits;  // workers: groups of head_blocks CTAs
+  int head_blocks, workers;  // workers: groups of head_blocks CTAs
+  int64_t tokens, whole;     // tokens [0, whole) are not split
+  int num_splits;            // of the others
 };
 
-/// Time of a launch is counted in tiles of 64 keys (about 2 us on an H200 with cold rows). Constants fitted to measured split sweeps (README).
+/// Splits of `tokens` tokens of `tiles` tiles each, so that the last wave of workers ends early. Time is counted in tiles of 64 keys (1.85 us on an
+/// H200 with cold rows). Constants fitted to measured split sweeps (README).
 int choose_splits(int64_t tokens, int64_t tiles, int64_t workers, int head_blocks) {
   constexpr double kItem = 1.0;          // epilogue, first scores and softmax of an item
-  constexpr double kMerge = 1.7;         // the merge kernel's own latency
-  constexpr double kMergeBytes = 4.5e6;  // partial bytes written and read back in a tile's time
+  constexpr double kMerge = 2.5;         // the merge kernel's own latency
+  constexpr double kMergeBytes = 2.5e6;  // partial bytes written and read back in a tile's time
   constexpr int64_t kMost = 64;
   double best = 0;
   int chosen = 1;
@@ -45,9 +48,13 @@ Plan plan(const smla_problem& p, bool dense) {
   else plan.source = Source::slots, plan.instance = fp16 ? &wgmma_slots_fp16 : &wgmma_slots_bf16;
   plan.head_blocks = (p.h_q + kBlockHeads - 1) / kBlockHeads;
   plan.workers = std::max(1, p.sm_count / plan.head_blocks);
-  plan.num_splits = p.num_splits > 0 ? p.num_splits
-                                     : choose_splits(int64_t{p.b} * p.s_q, std::max<int64_t>(1, (entries + kTileTokens - 1) / kTileTokens),
-                                                     plan.workers, plan.head_blocks);
+  plan.tokens = int64_t{p.b} * p.s_q;
+  plan.num_splits = p.num_splits;
+  if (plan.num_splits <= 0) {  // tokens that fill whole waves stay whole
+    plan.whole = plan.tokens / plan.workers * plan.workers;
+    plan.num_splits = choose_splits(plan.tokens - plan.whole, (entries + kTileTokens - 1) / kTileTokens, plan.workers, plan.head_blocks);
+  }
+  if (plan.num_splits == 1) plan.whole = plan.tokens;
   return plan;
 }
 
@@ -82,7 +89,7 @@ int contract(const smla_kernel*, const smla_problem* p, smla_contract* c) {
 
 int64_t workspace_bytes(const smla_problem& p, bool dense) {
   const Plan chosen = plan(p, dense);
-  return partial_bytes(int64_t{p.b} * p.s_q, chosen.head_blocks * kBlockHeads / 2, chosen.num_splits);
+  return partial_bytes(chosen.tokens - chosen.whole, chosen.head_blocks * kBlockHeads / 2, chosen.num_splits);
 }
 
 using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
@@ -122,7 +129,7 @@ cudaError_t launch(const smla_problem& p, const smla_buffers& b, bool dense, voi
   const WgmmaInstance& instance = *chosen.instance;
   WgmmaParams params{};
   params.job = dense ? dense_job(p, b) : sparse_job(p, b);
-  params.partials = partials_in(workspace, params.job.tokens, chosen.head_blocks * kBlockHeads / 2, chosen.num_splits);
+  params.partials = partials_in(workspace, chosen.tokens - chosen.whole, chosen.head_blocks * kBlockHeads / 2, chosen.num_splits);
   const Keys& keys = params.job.keys;
   const int64_t unit = std::gcd(keys.page_stride_bytes, int64_t{keys.row_bytes});
   params.unit_bytes = static_cast<uint32_t>(unit);
@@ -130,16 +137,17 @@ cudaError_t launch(const smla_problem& p, const smla_buffers& b, bool dense, voi
   params.row_units = static_cast<uint32_t>(keys.row_bytes / unit);
   params.head_blocks = chosen.head_blocks;
   params.num_splits = chosen.num_splits;
+  params.whole = static_cast<int32_t>(chosen.whole);
+  params.items = static_cast<int32_t>(chosen.whole + (chosen.tokens - chosen.whole) * chosen.num_splits);
   if (chosen.source == Source::pages)
     if (const cudaError_t status = encode_pages(p, b.kv, &params.pages); status != cudaSuccess) return status;
   if (const cudaError_t status = allow_shared_memory(instance.kernel, instance.shared_bytes); status != cudaSuccess) return status;
-  const int64_t items = int64_t{params.job.tokens} * chosen.num_splits;
-  const auto blocks = static_cast<unsigned>(chosen.head_blocks * std::min<int64_t>(chosen.workers, items));
+  const auto blocks = static_cast<unsigned>(chosen.head_blocks * std::min(chosen.workers, params.items));
   void* arguments[] = {&params};
   const cudaError_t status =
       cudaLaunchKernel(instance.kernel, dim3(blocks), dim3(kCtaThreads), arguments, static_cast<size_t>(instance.shared_bytes), stream);
   if (status != cudaSuccess || chosen.num_splits == 1) return status;
-  return launch_combine(params.job, params.partials, UnitOrder::wgmma, true, stream);
+  return launch_merge(params.job, params.partials, params.whole, stream);
 }
 
 }  // namespace

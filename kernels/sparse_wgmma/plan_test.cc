@@ -35,11 +35,24 @@ TEST_CASE("splits: the measured best of a Hopper GPU with 132 SMs") {
   CHECK(splits(kernel, problem(SMLA_KV_BF16, 8, 128)) == 8);
   CHECK(splits(kernel, problem(SMLA_KV_BF16, 32, 128)) == 2);
   CHECK(splits(kernel, problem(SMLA_KV_BF16, 128, 128)) == 1);
+  CHECK(splits(kernel, problem(SMLA_KV_BF16, 8, 64)) == 8);
   CHECK(splits(kernel, problem(SMLA_KV_BF16, 32, 64)) == 4);
   CHECK(splits(kernel, problem(SMLA_KV_BF16, 128, 64)) == 1);
-  smla_problem prefill = problem(SMLA_KV_BF16, 1, 128);
-  prefill.s_q = 4096;
-  CHECK(splits(kernel, prefill) == 1);
+}
+
+TEST_CASE("tokens that fill whole waves are not split, those of a short last wave are") {
+  for (const char* name : {"sparse_wgmma", "dense_wgmma"})
+    for (const int h_q : {16, 64, 128}) {
+      const smla_kernel& kernel = find_kernel(name);
+      const int workers = h_q > 64 ? 66 : 132, pairs = h_q > 64 ? 64 : 32;
+      smla_problem prefill = problem(SMLA_KV_BF16, 1, h_q);
+      prefill.s_q = 31 * workers;
+      CHECK(splits(kernel, prefill) == 1);
+      CHECK(kernel.workspace_bytes(&kernel, &prefill) == 0);
+      prefill.s_q += 4;
+      CHECK(splits(kernel, prefill) > 1);
+      CHECK(kernel.workspace_bytes(&kernel, &prefill) == cuda::partial_bytes(4, pairs, splits(kernel, prefill)));
+    }
 }
 
 TEST_CASE("num_splits is honoured, and the workspace follows it") {
@@ -57,10 +70,9 @@ TEST_CASE("num_splits is honoured, and the workspace follows it") {
     }
 }
 
-TEST_CASE("splits never outnumber tiles; work that fills the GPU is not split") {
+TEST_CASE("splits never outnumber tiles") {
   for (const char* name : {"sparse_wgmma", "dense_wgmma"})
     for (const int h_q : {16, 64, 128}) {
-      CHECK(splits(find_kernel(name), problem(SMLA_KV_BF16, 4096, h_q)) == 1);
       smla_problem tiny = problem(SMLA_KV_BF16, 1, h_q);
       tiny.topk = tiny.s_kv = 65;
       CHECK(splits(find_kernel(name), tiny) <= 2);
