@@ -33,7 +33,7 @@ struct WgmmaShared {
   uint64_t full_left[2], full_right[2], empty_left[2], empty_right[2], q_full, q_empty;  // mbarriers
   int32_t tiles, pad[3];                                                                 // of the item whose Q is in place
   float maximum[2][kBlockHeads];                                                         // running maximum after tile i, at parity of i
-  float row_sum[2][kBlockHeads];                                                         // of each consumer warpgroup, at an item's end
+  float row_sum[2][2][kBlockHeads];                                                      // [parity of the item][consumer warpgroup], at its end
   uint16_t valid[2][4];                                                                  // a bit for each token of the buffer
 };
 struct WgmmaSharedFp8 : WgmmaShared {

@@ -36,7 +36,8 @@ struct At {
                             empty_right = offsetof(WgmmaShared, empty_right), q_full = offsetof(WgmmaShared, q_full),
                             q_empty = offsetof(WgmmaShared, q_empty), maximum = offsetof(WgmmaShared, maximum), valid = offsetof(WgmmaShared, valid);
 };
-enum NamedBarrier { kSumsWritten = 1, kSumsRead = 2, kMaximum = 4, kEarlyP = 6, kLateP = 8 };  // the last three: + parity of the tile
+/// + parity of the tile; kSums: + 2 * parity of the item + the warpgroup that arrives, so that no id is waited for at two places of the program.
+enum NamedBarrier { kMaximum = 2, kEarlyP = 4, kLateP = 6, kSums = 8 };
 
 inline constexpr float kFarBelow = -1e30f;  // the maximum before any key: finite, so that differences are never NaN
 
@@ -350,10 +351,13 @@ struct Consumer {
   __device__ __forceinline__ uint32_t buffer(int i) const { return base + At::k + parity_of(i) * kTileBytes; }
   __device__ __forceinline__ void wait_full(uint32_t which, int i) const { mbar_wait(base + which + 8 * parity_of(i), ((before + i) >> 1) & 1); }
   __device__ __forceinline__ bool is_full(uint32_t which, int i) const { return mbar_test(base + which + 8 * parity_of(i), ((before + i) >> 1) & 1); }
+  /// The whole warp has read what stood there: `valid`, the maximum.
   __device__ __forceinline__ void release(int i) const {
+    __syncwarp();
     if (lane == 0) mbar_arrive(base + (W == 0 ? At::empty_left : At::empty_right) + 8 * parity_of(i));
   }
   __device__ __forceinline__ void release_query() const {
+    __syncwarp();
     if (lane == 0) mbar_arrive(base + At::q_empty);
   }
   __device__ __forceinline__ void scale_out(float a0, float a1) {
@@ -532,10 +536,11 @@ struct Consumer {
   __device__ __forceinline__ void add_sums() {
     sum0 += __shfl_xor_sync(~0u, sum0, 1), sum1 += __shfl_xor_sync(~0u, sum1, 1);
     sum0 += __shfl_xor_sync(~0u, sum0, 2), sum1 += __shfl_xor_sync(~0u, sum1, 2);
-    if ((lane & 3) == 0) shared.row_sum[W][row] = sum0, shared.row_sum[W][row + 8] = sum1;
-    named_sync(kSumsWritten);
-    sum0 = shared.row_sum[0][row] + shared.row_sum[1][row], sum1 = shared.row_sum[0][row + 8] + shared.row_sum[1][row + 8];
-    named_sync(kSumsRead);  // before either writes the next item's
+    float(&sums)[2][kBlockHeads] = shared.row_sum[items & 1];  // by parity: the other may still read those of the item before
+    if ((lane & 3) == 0) sums[W][row] = sum0, sums[W][row + 8] = sum1;
+    named_arrive(kSums + 2 * (items & 1) + W);
+    named_sync(kSums + 2 * (items & 1) + 1 - W);
+    sum0 = sums[0][row] + sums[1][row], sum1 = sums[0][row + 8] + sums[1][row + 8];
   }
   /// 1 / (sum + the sink's share); 0 for an empty row.
   __device__ __forceinline__ float factor(int h, float maximum, float sum) const {
