@@ -74,7 +74,7 @@ std::string joined(const Items& items, Name&& name) {
 
 RunIdentity identity_of(const Job& job) {
   const Common& run = job.run;
-  const std::string program = read_text_file("/proc/self/exe");
+  const std::string program = read_text_file(program_file());
   std::string cases;
   for (const PlannedCase& planned : job.plan)
     cases += fmt::format("{} {} {}\n", case_id(planned.c()), planned.suite_case.expect, fmt::join(planned.suite_case.tags, " "));

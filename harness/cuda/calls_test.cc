@@ -40,6 +40,20 @@ TEST_CASE("healthy kernels pass every way of being called, with the same bits in
   }
 }
 
+TEST_CASE("kernels of the CPU and of the GPU take turns in one process: each finds its inputs in its own memory") {
+  WorkerOptions options;
+  options.gpu = 0;
+  Worker worker(options);
+  for (const char* kernel : {"cpu_split", "naive", "cpu_naive", "sparse_mma", "naive"}) {
+    RunRequest request;
+    request.c = parse_line("decode b=4 s_q=2 h_q=8 s_kv=600 topk=300");
+    request.kernel = kernel;
+    const RunReply reply = worker.run(request);
+    INFO(kernel << ": " << reply.detail);
+    CHECK(reply.status == Status::pass);
+  }
+}
+
 TEST_CASE("what each way was made for") {
   const RunReply right = ask("small_split", Calls::plain);
   CHECK(clean(ask("mut_gpu_private_stream", Calls::plain), right));

@@ -2,13 +2,15 @@
 #include "harness/cuda/gpu_probe.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "harness/cuda/gpu_peaks.h"
+#include "harness/options.h"
+#include "harness/python/python_worker.h"
 
 namespace smla {
 namespace {
@@ -46,7 +48,8 @@ const Field kFields[] = {
 
 /// What `smla worker FLAG=ORDINAL` prints: "key rest of the line" each.
 std::vector<std::pair<std::string, std::string>> ask_worker(const char* flag, int ordinal) {
-  const std::string command = fmt::format("exec /proc/{}/exe worker {}={} 2>/dev/null", getpid(), flag, ordinal);
+  const std::string program = std::filesystem::canonical(program_file()).string();  // here: in the shell, /proc/self is the shell
+  const std::string command = fmt::format("exec {} worker {}={} 2>/dev/null", shell_quote(program), flag, ordinal);
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "re"), pclose);
   std::vector<std::pair<std::string, std::string>> answer;
   char line[1024];

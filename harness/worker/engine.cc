@@ -113,7 +113,7 @@ void Engine::bounded(const Device& device, int threads, const std::function<void
 RunReply Engine::supports(const SupportsRequest& request) {
   RunReply reply;
   const smla_kernel& kernel = find(request.kernel);
-  smla_problem problem = make_problem(inputs({{request.c, {}, Guard::canary}})[0]->in, resolved(0));
+  smla_problem problem = make_problem(inputs({{request.c, {}, Guard::canary, kernel.device}})[0]->in, resolved(0));
   attempt(reply, [&] {
     if (request.arch_cc && kernel.device != SMLA_DEVICE_CPU) describe_arch(request.arch_cc, problem);
     else device_of(kernel).describe(problem);
@@ -126,8 +126,8 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
   RunReply reply;
   const smla_kernel& kernel = find(request.kernel);
   if (request.launches < 1) throw UsageError(fmt::format("launches must be at least 1, not {}", request.launches));
-  std::vector<Key> keys = {{request.c, request.variant, request.guard}};
-  if (request.alternate || (request.calls != Calls::plain && request.calls != Calls::gate)) keys.push_back({request.c, request.other, request.guard});
+  std::vector<Key> keys = {{request.c, request.variant, request.guard, kernel.device}};
+  if (request.alternate || (request.calls != Calls::plain && request.calls != Calls::gate)) keys.push_back({request.c, request.other, request.guard, kernel.device});
   std::vector<StagedInputs*> in = inputs(keys);
   for (int64_t token : request.tokens)
     if (token < 0 || token >= in[0]->in.tokens()) throw UsageError(fmt::format("judged token {} is not in [0, {})", token, in[0]->in.tokens()));
@@ -168,7 +168,7 @@ TimeReply Engine::time(const TimeRequest& request) {
   const smla_kernel& first = find(request.lanes.front().kernel);
   for (const Lane& lane : request.lanes)
     if (find(lane.kernel).device != first.device) throw UsageError(fmt::format("'{}' and '{}' run on different devices", lane.kernel, first.name));
-  StagedInputs& in = *inputs({{request.c, {.poison = Poison::random}, Guard::canary, true}})[0];
+  StagedInputs& in = *inputs({{request.c, {.poison = Poison::random}, Guard::canary, first.device, true}})[0];
   attempt(reply, [&] {
     Device& device = device_of(first);
     const int threads = resolved(request.threads);

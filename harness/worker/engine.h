@@ -33,6 +33,7 @@ class Engine {
     Case c;
     Variant variant;
     Guard guard;
+    int32_t device;              // whose memory they lie in: kernels of the CPU and of a GPU may take turns
     bool whole_context = false;  // see StagedInputs
     bool operator==(const Key&) const = default;
   };

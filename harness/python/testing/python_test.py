@@ -126,6 +126,12 @@ class Worker(InFolder):
 
 
 class Module(InFolder):
+    def test_what_gpu_is_here_is_asked_of_the_program_beside_the_library(self):  # this process is Python: its own executable cannot answer
+        try:
+            smla.runs.Session(plain.plain, device="cuda", arrays="tensor", case=[SMALL], out=str(self.folder)).close()
+        except smla.SmlaError as error:
+            self.assertRegex(str(error), r"needs a GPU: (no CUDA driver|this smla was built without|no GPU)")
+
     def test_check_bench_and_compare(self):
         out = str(self.folder / "out")
         with quiet():
