@@ -227,7 +227,7 @@ bool parse_flags(CompareFlags& flags, int argc, char** argv) {
   app.add_option("a", flags.a, "a throughput.csv, the folder that holds one, or a kernel")->required();
   app.add_option("b", flags.b, "what is compared with it")->required();
   app.add_option("--in", flags.in, "the report that the two kernels are in (default: the only one under reports/out)")->type_name("DIR");
-  app.add_option("--margin", flags.margin, "a difference of at most this fraction counts as the same")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--margin", flags.margin, "a difference surely larger than this fraction is faster or slower")->check(CLI::Range(0.0, 1.0));
   app.add_option("--csv", flags.csv, "write the table as CSV too; - is stdout, instead of the text")->type_name("FILE");
   app.add_option("--markdown", flags.markdown, "write the tables as Markdown too")->type_name("FILE");
   return parse(app, argc, argv);

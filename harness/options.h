@@ -85,7 +85,7 @@ bool parse_flags(ReplayFlags& flags, int argc, char** argv);
 struct CompareFlags {
   std::string a, b;      // throughput.csv, the folder that holds it, or a kernel
   std::string in;        // the report that two kernels are looked up in
-  double margin = 0.02;  // a difference of at most this, as a fraction, counts as the same
+  double margin = 0.01;  // as CompareOptions::margin
   std::string csv, markdown;
 };
 bool parse_flags(CompareFlags& flags, int argc, char** argv);

@@ -23,7 +23,7 @@ std::string calibration_csv(const std::vector<CalibrationLane>& lanes);
 std::vector<CalibrationLane> read_calibration(const std::string& path);
 
 /// A/A: every pair of undelayed lanes of the same case, of different runs and of the same one; and sweeps of 20 such pairs, drawn from all of them
-/// with a seed, in which one false verdict counts. Verdicts of `compare` and of `gate`, at their default margins (2 % and 3 %).
+/// with a seed, in which one false verdict counts. Verdicts of `compare` and of `gate`, at their default margins (1 % and 3 %).
 Table aa_table(const std::vector<CalibrationLane>& lanes, int sweeps = 200);
 /// How often each delay is called slower, and red: every undelayed lane against every delayed one of another run, and of the same one.
 Table delay_table(const std::vector<CalibrationLane>& lanes);

@@ -182,11 +182,11 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
     c.ratio_hi = *c.ratio * std::exp(reach);
     c.detectable = (1 + options.margin) * std::exp((z + kPowerZ) * c.log_error) - 1;
     if (!c.note.empty()) continue;  // another power state
-    const double above = 1 + options.margin, below = 1 / above;
-    c.verdict = *c.ratio_lo > above                            ? Verdict::slower
-                : *c.ratio_hi < below                          ? Verdict::faster
-                : *c.ratio_lo >= below && *c.ratio_hi <= above ? Verdict::same
-                                                               : Verdict::ambiguous;
+    const double above = 1 + options.margin, alike = 1 + std::max(options.margin, options.same);
+    c.verdict = *c.ratio_lo > above                                ? Verdict::slower
+                : *c.ratio_hi < 1 / above                          ? Verdict::faster
+                : *c.ratio_lo >= 1 / alike && *c.ratio_hi <= alike ? Verdict::same
+                                                                   : Verdict::ambiguous;
   }
   return all;
 }

@@ -27,8 +27,8 @@ TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* sampl
 TimedSet only_kernel(const TimedSet& set, const std::string& kernel);
 
 struct CompareOptions {
-  /// A difference of at most this, as a fraction, counts as the same: two runs of one kernel differ by so much (reports/data/timing_aa.csv).
-  double margin = 0.02;
+  double margin = 0.01;     // a difference that is surely larger than this fraction is faster or slower
+  double same = 0.02;       // one that surely is not larger than this (or the margin) is the same
   double alpha = 0.05;      // of a false faster or slower anywhere in the sweep (Holm)
   bool any_kernel = false;  // the two sets hold one kernel each, compared with one another
   int resamples = 1000;
