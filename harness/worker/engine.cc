@@ -127,7 +127,8 @@ RunReply Engine::run(const RunRequest& request, std::byte* judged) {
   const smla_kernel& kernel = find(request.kernel);
   if (request.launches < 1) throw UsageError(fmt::format("launches must be at least 1, not {}", request.launches));
   std::vector<Key> keys = {{request.c, request.variant, request.guard, kernel.device}};
-  if (request.alternate || (request.calls != Calls::plain && request.calls != Calls::gate)) keys.push_back({request.c, request.other, request.guard, kernel.device});
+  if (request.alternate || (request.calls != Calls::plain && request.calls != Calls::gate))
+    keys.push_back({request.c, request.other, request.guard, kernel.device});
   std::vector<StagedInputs*> in = inputs(keys);
   for (int64_t token : request.tokens)
     if (token < 0 || token >= in[0]->in.tokens()) throw UsageError(fmt::format("judged token {} is not in [0, {})", token, in[0]->in.tokens()));
