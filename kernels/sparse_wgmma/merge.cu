@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 template <int kPerLane>
 __device__ __forceinline__ void merge_units(const Job& job, const Partials& partials, int first_token, int t, int pair, int first_unit, int group,
                                             int groups, int ns, float4 (&meet)[kThreads], bool write) {
-  constexpr int kInFlight = 8 / kPerLane;
+  constexpr int kInFlight = kPerLane == 1 ? 8 : 16 / kPerLane;
   const int lane = threadIdx.x & 31;
   const float4* sums = partials.sums + (int64_t{t} * partials.num_splits * partials.pairs + pair) * 256 + first_unit + lane;
   const int64_t split_stride = int64_t{partials.pairs} * 256;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void merge_units(const Job& job, const Partials& part
 }
 
 template <int kPerLane>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     merge_kernel(const __grid_constant__ Job job, const __grid_constant__ Partials partials, int first_token, int groups) {
   __shared__ float4 meet[kThreads];
   const int warp = static_cast<int>(threadIdx.x) / 32, group = warp % groups;
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 cudaError_t launch_merge(const Job& job, const Partials& partials, int first_token, cudaStream_t stream) {
-  const int splits = partials.num_splits, per_lane = splits <= 2 ? 4 : splits <= 4 ? 2 : 1;  // 8 loads a lane
+  // Few enough blocks that all are resident, each lane with 8 or 16 loads in flight.
+  const int splits = partials.num_splits, per_lane = splits <= 4 ? 4 : splits <= 8 ? 2 : 1;
   int groups = splits <= 8 ? 1 : splits <= 16 ? 2 : 4;
   const void* kernel = per_lane == 4   ? reinterpret_cast<const void*>(merge_kernel<4>)
                        : per_lane == 2 ? reinterpret_cast<const void*>(merge_kernel<2>)
