@@ -15,6 +15,7 @@
 //
 //   who                   what                                   barriers
 //   producer warpgroup    fetches Q and tiles, ahead of items    full_left full_right q_full: data landed. Waits empty_*, q_empty
+//   a second one (fp8)    the right columns                      full_right. Waits empty_right
 //   consumer warpgroups   all arithmetic                         empty_left: W = 0 is through with the tile; empty_right: W = 1. q_empty: last scores
 //   between consumers     named, by parity of the tile           kMaximum, kEarlyP (tokens 0-31), kLateP (32-63): the owner arrives, the other waits
 //
@@ -100,7 +101,8 @@ __device__ __forceinline__ uint4 dequantise(uint32_t low, uint32_t high, float s
 }
 
 /// Warp w of the producer serves rows 16 w .. 16 w + 15 of every tile. Everything but the copies happens before the buffer is free.
-template <class C>
+/// kHalf: which half of the columns, where two producers share a tile.
+template <class C, int kHalf = 0>
 struct Producer {
   const WgmmaParams& p;
   WgmmaShared& shared;
@@ -241,91 +243,85 @@ struct Producer {
     }
   }
 
-  // fp8_656. The latent bytes of the next tile wait in registers, [half][i]: lanes 0-15 hold 256 bytes of row i, lanes 16-31 of row i + 8. Its scales
-  // and RoPE part wait in `tail`. As a piece is converted, the next tile's takes its registers. Addresses differ from lane to lane by one register
-  // and from row to row by constants: chunk c of row r is chunk 0 of row 0, exclusive-or c ^ r in bits 4-6, plus 128 r.
-  struct Ahead {
-    uint4 latent[2][8];
-    uint32_t offset;      // of this lane's row, in units
-    uint32_t bits, mine;  // the warp's rows that are keys; from this lane's first row on
+  // fp8_656. Two producer warpgroups, one for each half of the latent columns; the first also brings the RoPE part, the second Q. Lane l has rows
+  // l / 4 and l / 4 + 8 of its warp's 16, of each the 16-byte pieces l % 4, + 4, ...: two addresses, two rows' scales, nothing shuffled between
+  // stores; a quarter of a warp's store takes the even chunks of one row and the odd ones of the next: no bank conflicts. Codes go through registers,
+  // asked for after the fence of the tile before (a fence waits for loads in flight); whatever can be known ahead is known by then.
+  struct Fp8Rows {
+    uint32_t number[2];  // in units; kNoRow: no key
+    uint32_t bits;       // the warp's rows that are keys
+    __device__ __forceinline__ bool wanted(int k) const { return number[k] != kNoRow; }
   };
-  template <int kHalf>
-  __device__ __forceinline__ void fetch_latent(Ahead& a, int i) const {
-    const uint8_t* from = p.job.keys.kv + uint64_t{__shfl_sync(~0u, a.offset, i, 16)} * p.unit_bytes + kHalf * 256 + (lane & 15) * 16;
-    a.latent[kHalf][i] = load_global128(from, a.mine >> i & 1);
+  __device__ __forceinline__ const uint8_t* row_at(const Fp8Rows& rows, int k) const {
+    return p.job.keys.kv + uint64_t{rows.number[k]} * p.unit_bytes;
   }
-  __device__ __forceinline__ uint32_t tail_row(int r) const {
-    return base + static_cast<uint32_t>(sizeof(WgmmaShared)) + (warp * 16 + r) * kTailBytes;
-  }
-  static constexpr int kRopeInTail = Fp8Row656::kRopeOff - Fp8Row656::kScaleOff;
-  __device__ __forceinline__ void fetch_tail(const Ahead& a) const {
+  /// Looks up a tile's rows, and asks for this half of them to be brought into L2; two CTAs of a token share that.
+  __device__ __forceinline__ Fp8Rows find_rows(int entry, int tile, bool ahead) const {
     const int l = opaque(lane);
-    const uint8_t* from = p.job.keys.kv + Fp8Row656::kScaleOff;
-#pragma unroll 1
-    for (int i = 0; i < 4; ++i) {
-      const int r = i * 4 + (l >> 3), at = kRopeInTail + (l & 7) * 16;
-      copy16(tail_row(r) + at, from + uint64_t{__shfl_sync(~0u, a.offset, r)} * p.unit_bytes + at, (a.bits >> r & 1) * 16);
+    Fp8Rows rows;
+    rows.bits = __ballot_sync(~0u, is_key(entry)) & 0xffff;
+    const uint32_t number = is_key(entry) ? row_offset(entry, tile) : kNoRow;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      rows.number[k] = __shfl_sync(~0u, number, (l >> 2) + 8 * k);
+      if (ahead && (p.head_blocks != 2 || k == static_cast<int>(blockIdx.x & 1)) && rows.wanted(k) && (kHalf == 1 || (l & 3) < 2))
+        prefetch_line_l2(row_at(rows, k) + kHalf * 256 + (l & 3) * 128);
     }
-    if (l < 16) copy16(tail_row(l), from + uint64_t{a.offset} * p.unit_bytes, (a.bits >> l & 1) * 16);
+    return rows;
   }
-  __device__ __forceinline__ void place_rope(uint32_t buffer) const {
+  __device__ __forceinline__ void copy_rope(const Fp8Rows& rows, uint32_t buffer) const {
     const int l = opaque(lane);
-    const uint32_t to = buffer + 8 * kBlockBytes + (warp * 16 + (l >> 3)) * 128 + (((l & 7) ^ (l >> 3)) << 4),
-                   from = tail_row(l >> 3) + kRopeInTail + (l & 7) * 16;
+    const uint32_t to = buffer + 8 * kBlockBytes + (warp * 16 + (l >> 2)) * 128 + (((l & 7) ^ (l >> 2)) << 4);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) store_shared((to ^ ((i & 1) << 6)) + i * 512, load_shared128(from + i * 4 * kTailBytes));
-  }
-  /// 16 codes of a lane become 32 bytes of the tile. Lanes of odd blocks store their second half first: no bank conflicts.
-  template <int kHalf>
-  __device__ __forceinline__ void convert_half(Ahead& a, uint32_t buffer) const {
-    const int l = opaque(lane), piece = l & 15, upper = l >> 4;
-    const bool swap = piece & 4;
-    const uint32_t to = buffer + (kHalf * 4 + (piece >> 2)) * kBlockBytes + (warp * 16 + upper * 8) * 128 + ((piece & 3) << 5 | (piece & 4) << 2);
-    const uint32_t scales = tail_row(upper * 8) + (kHalf * 2 + (piece >> 3)) * 4;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const uint4 x = a.latent[kHalf][i];
-      const float scale = load_shared(scales + i * kTailBytes);
-      store_shared((to ^ (i << 4)) + i * 128, dequantise(swap ? x.z : x.x, swap ? x.w : x.y, scale));
-      store_shared((to ^ (i << 4) ^ 16) + i * 128, dequantise(swap ? x.x : x.z, swap ? x.y : x.w, scale));
-      fetch_latent<kHalf>(a, i);
+    for (int k = 0; k < 2; ++k) {
+      const uint8_t* from = rows.wanted(k) ? row_at(rows, k) + Fp8Row656::kRopeOff : p.job.keys.kv;
+      const uint32_t bytes = rows.wanted(k) ? 16 : 0;
+      copy16(to + k * 1024, from + ((l & 7) << 4), bytes);
+      copy16((to ^ 64) + k * 1024, from + (((l & 7) ^ 4) << 4), bytes);
     }
   }
   __device__ __forceinline__ void convert_tiles() {
     int entry = load(first);
-    load_query();
-    Ahead ahead;
-    auto look_ahead = [&](int tile) {
-      const bool key = tile < last && is_key(entry);
-      ahead.bits = __ballot_sync(~0u, key) & 0xffff;
-      ahead.mine = opaque(ahead.bits >> (lane >> 4) * 8);
-      ahead.offset = key ? row_offset(entry, tile) : 0;
-      entry = load(tile + 1);
-    };
-    look_ahead(first);
+    if (kHalf == 1 && items == 0) load_query();  // while the first entries are on their way
+    Fp8Rows rows = find_rows(entry, first, false);
+    entry = load(first + 1);
+    for (int tile = first; tile < last; ++tile, ++count) {
+      const uint32_t b = count & 1, parity = ((count >> 1) & 1) ^ 1, buffer = base + At::k + b * kTileBytes;
+      const int l = opaque(lane), later = load(tile + 2);
+      uint4 codes[2][4];  // [row][64 columns each]
+      uint2 scales[2];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) fetch_latent<0>(ahead, i), fetch_latent<1>(ahead, i);
-    fetch_tail(ahead);
-    for (int tile = first; tile < last; ++tile) {
-      const uint32_t bits = ahead.bits;
-      copy16_wait_all();
-      __syncwarp();
-      look_ahead(tile + 1);
-      fill(
-          bits,
-          [&](uint32_t buffer, uint32_t bar) {
-            convert_half<0>(ahead, buffer);
-            fence_proxy_async();
-            mbar_arrive(bar);
-          },
-          [&](uint32_t buffer, uint32_t bar) {
-            convert_half<1>(ahead, buffer);
-            place_rope(buffer);
-            fence_proxy_async();
-            mbar_arrive(bar);
-          });
-      __syncwarp();
-      if (tile + 1 < last) fetch_tail(ahead);  // never two copies in flight to the same place
+      for (int k = 0; k < 2; ++k) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) codes[k][j] = load_global128(row_at(rows, k) + kHalf * 256 + j * 64 + (l & 3) * 16, rows.wanted(k));
+        scales[k] = load_global64(row_at(rows, k) + Fp8Row656::kScaleOff + kHalf * 8, rows.wanted(k));
+      }
+      if constexpr (kHalf == 0) {
+        mbar_wait(base + At::empty_left + 8 * b, parity);
+        if (lane == 0) shared.valid[b][warp] = static_cast<uint16_t>(rows.bits);
+      }
+      mbar_wait(base + At::empty_right + 8 * b, parity);
+      if constexpr (kHalf == 0) {
+        copy_rope(rows, buffer);  // both warpgroups are through: its block held P
+        copy16_arrive(base + At::full_right + 8 * b);
+      }
+      rows = find_rows(entry, tile + 1, true);
+      entry = later;
+      const uint32_t to = buffer + kHalf * 4 * kBlockBytes + (warp * 16 + (l >> 2)) * 128 + (((l & 3) * 2 ^ (l >> 2)) << 4);
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const uint4 x = codes[k][j];
+          const float scale = __uint_as_float(j < 2 ? scales[k].x : scales[k].y);
+          store_shared(to + j * kBlockBytes + k * 1024, dequantise(x.x, x.y, scale));
+          store_shared((to ^ 16) + j * kBlockBytes + k * 1024, dequantise(x.z, x.w, scale));
+        }
+      fence_proxy_async();
+      const uint32_t full = base + (kHalf == 0 ? At::full_left : At::full_right) + 8 * b;
+      mbar_arrive(full);
+      if (kHalf == 0 && lane == 0) mbar_arrive(full);  // releases `valid`
+      if (kHalf == 1 && tile == first && items > 0) load_query();
     }
   }
 };
@@ -347,6 +343,8 @@ struct Consumer {
   bool owed;
   uint64_t valid;  // bits of the tile whose scores s holds
 
+  /// Not kept from tile to tile where registers are shortest.
+  __device__ __forceinline__ static int brief(int x) { return C::kProducers == 2 ? opaque(x) : x; }
   __device__ __forceinline__ uint32_t parity_of(int i) const { return (before + i) & 1; }
   __device__ __forceinline__ uint32_t buffer(int i) const { return base + At::k + parity_of(i) * kTileBytes; }
   __device__ __forceinline__ void wait_full(uint32_t which, int i) const { mbar_wait(base + which + 8 * parity_of(i), ((before + i) >> 1) & 1); }
@@ -374,18 +372,18 @@ struct Consumer {
       wgmma_scores<C::kFp16>(s, a + step, b + step, k != 0);
     }
   }
-  /// Rows of cp.async are ordered before wgmma by the reader; whoever stores rows otherwise does so itself.
-  __device__ __forceinline__ void fence_rows() const {
-    if constexpr (C::kSource == Source::slots) fence_proxy_async();
+  /// What cp.async wrote is ordered before wgmma by the reader; whoever stores rows otherwise does so itself.
+  template <bool kCopied>
+  __device__ __forceinline__ void wait_rows(uint32_t which, int i) const {
+    wait_full(which, i);
+    if constexpr (kCopied) fence_proxy_async();
   }
   __device__ __forceinline__ void start_scores(int i) {
-    wait_full(At::full_left, i);
-    fence_rows();
+    wait_rows<C::kSource == Source::slots>(At::full_left, i);
     valid = load_shared64(base + At::valid + 8 * parity_of(i));  // here, not in softmax(): shared memory answers slowly under wgmma
     wgmma_fence();
     score_blocks<0, 4>(i);
-    wait_full(At::full_right, i);
-    fence_rows();
+    wait_rows<C::kSource != Source::pages>(At::full_right, i);
     wgmma_fence();
     score_blocks<4, 9>(i);
     wgmma_commit();
@@ -405,11 +403,11 @@ struct Consumer {
     named_sync(kEarlyP + parity_of(i));
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < 2; ++k) wgmma_values<C::kFp16>(out, a + k * 2, b + k * 128);
+    for (int k = 0; k < 2; ++k) wgmma_values<C::kFp16, C::kValueColumns>(out, a + k * 2, b + k * 128);
     named_sync(kLateP + parity_of(i));
     wgmma_fence();
 #pragma unroll
-    for (int k = 2; k < 4; ++k) wgmma_values<C::kFp16>(out, a + k * 2, b + k * 128);
+    for (int k = 2; k < 4; ++k) wgmma_values<C::kFp16, C::kValueColumns>(out, a + k * 2, b + k * 128);
     wgmma_commit();
   }
 
@@ -455,10 +453,11 @@ struct Consumer {
       weights[2 * c] = pack16(C::kFp16, e0, e1);
       weights[2 * c + 1] = pack16(C::kFp16, e2, e3);
     }
-    const uint32_t at_row = warp * 16 + (lane & 15), at = buffer(i) + 8 * kBlockBytes + at_row * 128;
+    const int l = brief(lane);
+    const uint32_t at_row = warp * 16 + (l & 15), at = buffer(i) + 8 * kBlockBytes + at_row * 128;
 #pragma unroll
     for (int k = 2 * kHalf; k < 2 * kHalf + 2; ++k)
-      store_matrix(at + (((2 * k + (lane >> 4)) ^ (at_row & 7)) << 4), weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3]);
+      store_matrix(at + (((2 * k + (l >> 4)) ^ (at_row & 7)) << 4), weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3]);
     fence_proxy_async();
     named_arrive((kHalf == 0 ? kEarlyP : kLateP) + parity_of(i));  // named: an mbarrier would queue behind wgmma's reads of shared memory
     sum0 += add0, sum1 += add1;
@@ -469,7 +468,7 @@ struct Consumer {
     const uint64_t b = descriptor(buffer(i) + W * 4 * kBlockBytes, kMajorMn);
 #pragma unroll
     for (int k = kFrom; k < kTo; ++k)
-      wgmma_values<C::kFp16>(out, weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3], b + k * 128);
+      wgmma_values<C::kFp16, C::kValueColumns>(out, weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3], b + k * 128);
   }
   /// Softmax of an own tile whose scores are complete, and its P V; the second half's exponentials run under the first half's P V.
   __device__ __forceinline__ void finish_own(int i, int tiles) {
@@ -534,6 +533,7 @@ struct Consumer {
 
   /// Both warpgroups stand at the maximum of the last tile; their sums meet.
   __device__ __forceinline__ void add_sums() {
+    const int row = brief(this->row);
     sum0 += __shfl_xor_sync(~0u, sum0, 1), sum1 += __shfl_xor_sync(~0u, sum1, 1);
     sum0 += __shfl_xor_sync(~0u, sum0, 2), sum1 += __shfl_xor_sync(~0u, sum1, 2);
     float(&sums)[2][kBlockHeads] = shared.row_sum[items & 1];  // by parity: the other may still read those of the item before
@@ -549,16 +549,17 @@ struct Consumer {
     return reciprocal(sum);
   }
   __device__ __forceinline__ void store(const Work& work) {
+    const int lane = brief(this->lane), row = brief(this->row), head0 = brief(this->head0), warp = brief(this->warp);
     const bool leader = (lane & 3) == 0;
     if (work.splits > 1) {
-      const Partials& to = p.partials;
+      const int pairs = brief(p.partials.pairs), splits = brief(p.num_splits);
       const int64_t t = work.t - p.whole;
       if (W == 0 && leader) {
-        float2* state = to.state + (t * 2 * to.pairs + head0 + row) * p.num_splits + work.split;
+        float2* state = p.partials.state + (t * 2 * pairs + head0 + row) * splits + work.split;
         state[0] = make_float2(max0, sum0);
-        state[int64_t{8} * p.num_splits] = make_float2(max1, sum1);
+        state[int64_t{8} * splits] = make_float2(max1, sum1);
       }
-      float4* sums = to.sums + ((t * p.num_splits + work.split) * to.pairs + head0 / 2 + warp * 8 + (lane >> 2)) * 256 + W * 128 + (lane & 3);
+      float4* sums = p.partials.sums + ((t * splits + work.split) * pairs + head0 / 2 + warp * 8 + (lane >> 2)) * 256 + W * 128 + (lane & 3);
 #pragma unroll
       for (int j = 0; j < 32; ++j) __stcg(sums + 4 * j, make_float4(out[4 * j], out[4 * j + 1], out[4 * j + 2], out[4 * j + 3]));
       return;
@@ -595,17 +596,27 @@ struct Consumer {
 
 // ---- the kernel ------------------------------------------------------------------------------------------------------------------------------
 
+/// Where a thread stands; asked anew by each role, so that no role keeps it for another.
+struct Place {
+  int warp, lane, head0, first_item, workers;
+  __device__ __forceinline__ explicit Place(int head_blocks) {
+    const int thread = opaque(static_cast<int>(threadIdx.x));
+    warp = __shfl_sync(~0u, thread / 32 % 4, 0), lane = thread & 31;
+    first_item = blockIdx.x / head_blocks, workers = gridDim.x / head_blocks;
+    head0 = (static_cast<int>(blockIdx.x) - first_item * head_blocks) * kBlockHeads;
+  }
+};
+
 /// Grid: head_blocks * workers. CTA c serves heads [64 (c % head_blocks), + 64) of items c / head_blocks + k * workers.
 template <class C>
-__global__ void __launch_bounds__(kCtaThreads, 1) wgmma_kernel(const __grid_constant__ WgmmaParams p) {
+__global__ void __launch_bounds__(C::kThreads, 1) wgmma_kernel(const __grid_constant__ WgmmaParams p) {
   extern __shared__ __align__(1024) uint8_t dynamic_shared[];
   auto& shared = *reinterpret_cast<WgmmaShared*>(dynamic_shared);
   const uint32_t base = shared_address(dynamic_shared);
-  const int warp_of_cta = __shfl_sync(~0u, threadIdx.x / 32, 0), warpgroup = warp_of_cta / 4, warp = warp_of_cta % 4, lane = threadIdx.x & 31;
   if (threadIdx.x == 0) {
     for (uint32_t b = 0; b < 16; b += 8) {
       mbar_init(base + At::full_left + b, kWarpgroup + 4);  // every producer thread, and a lane of each warp for `valid`
-      mbar_init(base + At::full_right + b, kWarpgroup);
+      mbar_init(base + At::full_right + b, C::kProducers * kWarpgroup);
       mbar_init(base + At::empty_left + b, 4);  // a lane of each warp
       mbar_init(base + At::empty_right + b, 4);
     }
@@ -615,23 +626,29 @@ __global__ void __launch_bounds__(kCtaThreads, 1) wgmma_kernel(const __grid_cons
   }
   __syncthreads();
   allow_dependent_launch();  // every CTA is resident by now: the merge may queue behind them
-  const int workers = gridDim.x / p.head_blocks, first_item = blockIdx.x / p.head_blocks;
-  const int head0 = static_cast<int>(blockIdx.x % p.head_blocks) * kBlockHeads, row = warp * 16 + lane / 4;
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / kWarpgroup, 0);
   if (warpgroup == 2) {
     give_registers<C::kProducerRegisters>();
-    Producer<C>{p, shared, base, warp, lane, head0}.run(first_item, workers);
+    const Place at(p.head_blocks);
+    Producer<C, 0>{p, shared, base, at.warp, at.lane, at.head0}.run(at.first_item, at.workers);
   } else if (warpgroup == 0) {
     take_registers<C::kConsumerRegisters>();
-    Consumer<C, 0>{p, shared, base, warp, lane, head0, row}.run(first_item, workers);
-  } else {
+    const Place at(p.head_blocks);
+    Consumer<C, 0>{p, shared, base, at.warp, at.lane, at.head0, at.warp * 16 + at.lane / 4}.run(at.first_item, at.workers);
+  } else if (C::kProducers == 1 || warpgroup == 1) {
     take_registers<C::kConsumerRegisters>();
-    Consumer<C, 1>{p, shared, base, warp, lane, head0, row}.run(first_item, workers);
+    const Place at(p.head_blocks);
+    Consumer<C, 1>{p, shared, base, at.warp, at.lane, at.head0, at.warp * 16 + at.lane / 4}.run(at.first_item, at.workers);
+  } else if constexpr (C::kProducers == 2) {
+    give_registers<C::kProducerRegisters>();
+    const Place at(p.head_blocks);
+    Producer<C, 1>{p, shared, base, at.warp, at.lane, at.head0}.run(at.first_item, at.workers);
   }
 }
 
 template <class C>
 WgmmaInstance wgmma_instance(const char* name) {
-  return {name, reinterpret_cast<const void*>(wgmma_kernel<C>), C::kSharedBytes};
+  return {name, reinterpret_cast<const void*>(wgmma_kernel<C>), C::kThreads, C::kSharedBytes};
 }
 
 }  // namespace smla::cuda

@@ -33,7 +33,7 @@ cudaError_t launch_merge(const Job& job, const Partials& partials, int first_tok
 struct WgmmaInstance {
   const char* name;  // of its file in instances/
   const void* kernel;
-  int shared_bytes;
+  int threads, shared_bytes;
 };
 std::span<const WgmmaInstance* const> wgmma_instances();
 

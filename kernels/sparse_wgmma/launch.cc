@@ -49,10 +49,11 @@ Plan plan(const smla_problem& p, bool dense) {
   plan.head_blocks = (p.h_q + kBlockHeads - 1) / kBlockHeads;
   plan.workers = std::max(1, p.sm_count / plan.head_blocks);
   plan.tokens = int64_t{p.b} * p.s_q;
-  plan.num_splits = p.num_splits;
+  const int64_t tiles = std::max<int64_t>(1, (entries + kTileTokens - 1) / kTileTokens);
+  plan.num_splits = static_cast<int>(std::min<int64_t>(p.num_splits, tiles));
   if (plan.num_splits <= 0) {  // tokens that fill whole waves stay whole
     plan.whole = plan.tokens / plan.workers * plan.workers;
-    plan.num_splits = choose_splits(plan.tokens - plan.whole, (entries + kTileTokens - 1) / kTileTokens, plan.workers, plan.head_blocks);
+    plan.num_splits = choose_splits(plan.tokens - plan.whole, tiles, plan.workers, plan.head_blocks);
   }
   if (plan.num_splits == 1) plan.whole = plan.tokens;
   return plan;
@@ -144,8 +145,8 @@ cudaError_t launch(const smla_problem& p, const smla_buffers& b, bool dense, voi
   if (const cudaError_t status = allow_shared_memory(instance.kernel, instance.shared_bytes); status != cudaSuccess) return status;
   const auto blocks = static_cast<unsigned>(chosen.head_blocks * std::min(chosen.workers, params.items));
   void* arguments[] = {&params};
-  const cudaError_t status =
-      cudaLaunchKernel(instance.kernel, dim3(blocks), dim3(kCtaThreads), arguments, static_cast<size_t>(instance.shared_bytes), stream);
+  const cudaError_t status = cudaLaunchKernel(instance.kernel, dim3(blocks), dim3(static_cast<unsigned>(instance.threads)), arguments,
+                                              static_cast<size_t>(instance.shared_bytes), stream);
   if (status != cudaSuccess || chosen.num_splits == 1) return status;
   return launch_merge(params.job, params.partials, params.whole, stream);
 }
