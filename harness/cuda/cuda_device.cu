@@ -17,6 +17,7 @@
 #include "harness/cuda/nvml.h"
 #include "harness/cuda/probes.cuh"
 #include "harness/worker/parallel.h"
+#include "harness/worker/released_memory.h"
 
 namespace smla {
 namespace {
@@ -286,7 +287,7 @@ class Scratch {
   T* at_ = nullptr;
 };
 
-/// A second stream, a gate before both, and graphs.
+/// A second stream, and a gate before both.
 class CudaStreams final : public Streams {
  public:
   explicit CudaStreams(cudaStream_t first) : first_(first) {
@@ -299,33 +300,6 @@ class CudaStreams final : public Streams {
     first_changed(reinterpret_cast<const std::byte*>(found_), 0, 0);  // loaded now: loading may wait for a device that a gate holds up
   }
   void* second() const override { return second_; }
-
-  std::function<void()> capture(const std::function<void()>& work) override {
-    must(cudaStreamBeginCapture(first_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
-    cudaGraph_t graph = nullptr;
-    const auto end = [&] { return cudaStreamEndCapture(first_, &graph); };
-    try {
-      work();
-    } catch (...) {
-      end();
-      cudaGetLastError();
-      throw;
-    }
-    const cudaError_t error = end();
-    cudaGetLastError();  // of the launch; an error of the device comes again
-    if (error != cudaSuccess) throw CaptureError("not recorded in a graph: " + text_of(error));
-    const std::shared_ptr<CUgraph_st> recorded(graph, [](cudaGraph_t g) { cudaGraphDestroy(g); });
-    size_t nodes = 0;
-    must(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
-    if (nodes == 0) throw CaptureError("nothing was recorded in a graph: the work is not on the stream that was given");
-    cudaGraphExec_t ready = nullptr;
-    if (const cudaError_t refused = cudaGraphInstantiate(&ready, graph, 0); refused != cudaSuccess) {
-      cudaGetLastError();
-      throw CaptureError("the graph cannot be instantiated: " + text_of(refused));
-    }
-    const std::shared_ptr<CUgraphExec_st> exec(ready, [](cudaGraphExec_t e) { cudaGraphExecDestroy(e); });
-    return [this, exec] { must(cudaGraphLaunch(exec.get(), first_), "cudaGraphLaunch"); };
-  }
 
   void close_gate() override {
     constexpr unsigned long long kLimit_ns = 2'000'000'000;
@@ -376,7 +350,7 @@ class CudaDevice final : public Device {
   }
   int64_t available_bytes() const override {
     size_t free = 0, total = 0;
-    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) + spare_bytes_ : 0;
+    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) + released_.bytes() : 0;
   }
   int64_t last_level_cache_bytes() const override { return properties_.l2CacheSize; }
   void* stream() const override { return stream_; }
@@ -441,11 +415,8 @@ class CudaDevice final : public Device {
       for (Range r : found->second) memory_->unmap(at + static_cast<CUdeviceptr>(r.begin), r.end - r.begin);
       memory_->free(at, block.mapped_bytes);
       mappings_.erase(found);
-    } else if (spare_bytes_ + block.mapped_bytes <= kMostSpare_bytes) {
-      spare_.emplace(block.mapped_bytes, block.mapped);
-      spare_bytes_ += block.mapped_bytes;
     } else {
-      cudaFree(block.mapped);
+      released_.keep(block.mapped, block.mapped_bytes);
     }
     block.device = nullptr;
   }
@@ -587,7 +558,7 @@ class CudaDevice final : public Device {
 
   bool can_record() const override { return true; }
   std::unique_ptr<Recording> record(const std::function<void()>& work, std::string& why) override {
-    must(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    must(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
     cudaGraph_t captured = nullptr;
     try {
       work();
@@ -610,9 +581,7 @@ class CudaDevice final : public Device {
     must(cudaGraphUpload(recording->exec, stream_), "cudaGraphUpload");
     return recording;
   }
-  double timed_us(Recording& recording) override {
-    return timed_us([&] { must(cudaGraphLaunch(static_cast<Graph&>(recording).exec, stream_), "cudaGraphLaunch"); });
-  }
+  void play(Recording& recording) override { must(cudaGraphLaunch(static_cast<Graph&>(recording).exec, stream_), "cudaGraphLaunch"); }
   void launch_nothing() override { probe::nothing<<<1, 1, 0, stream_>>>(); }
   void gather(const smla_problem& p, const smla_buffers& b) override {
     const probe::GatherJob job{static_cast<const uint8_t*>(b.kv),
@@ -647,21 +616,14 @@ class CudaDevice final : public Device {
       if (exec) cudaGraphExecDestroy(exec);
     }
   };
-  /// Null: there is not so much. Memory that was released is kept for the next block of its size: the driver takes longer than most kernels.
+  /// Null: there is not so much.
   std::byte* take(int64_t bytes) {
-    if (const auto found = spare_.find(bytes); found != spare_.end()) {
-      std::byte* at = found->second;
-      spare_.erase(found);
-      spare_bytes_ -= bytes;
-      return at;
-    }
+    if (std::byte* at = released_.take(bytes)) return at;
     void* at = nullptr;
     cudaError_t error = cudaMalloc(&at, static_cast<size_t>(bytes));
-    if (error == cudaErrorMemoryAllocation && !spare_.empty()) {
+    if (error == cudaErrorMemoryAllocation && released_.bytes() > 0) {
       cudaGetLastError();
-      for (const auto& [size, spare] : spare_) cudaFree(spare);
-      spare_.clear();
-      spare_bytes_ = 0;
+      released_.give_back_all();
       error = cudaMalloc(&at, static_cast<size_t>(bytes));
     }
     if (error == cudaErrorMemoryAllocation) return cudaGetLastError(), nullptr;
@@ -701,9 +663,8 @@ class CudaDevice final : public Device {
   unsigned long long* answer_ = nullptr;
   std::unique_ptr<VirtualMemory> memory_;
   std::unique_ptr<CudaStreams> streams_;
-  static constexpr int64_t kMostSpare_bytes = int64_t{1} << 30;
-  std::multimap<int64_t, std::byte*> spare_;  // by size
-  int64_t spare_bytes_ = 0;
+  static void free(std::byte* at, int64_t) { cudaFree(at); }
+  ReleasedMemory released_{int64_t{1} << 30, free};
   std::map<std::byte*, std::vector<Range>> mappings_;  // of blocks made of virtual memory: what is mapped, from block.mapped on
   Block flush_;
   std::unique_ptr<Nvml> nvml_;

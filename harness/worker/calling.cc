@@ -159,7 +159,7 @@ void Calling::graph() {
   if (!first_.same_layout(*other_)) throw Ended{Status::unsupported, "graph: not asked, the other inputs lie in memory in another way"};
   prepare_on_dirt(*other_, 0, "prepare");
   launch(*other_, "launch before the capture");
-  const std::function<void()> replay = call_.capture(*other_, "capture");
+  const auto recording = call_.record(*other_, "capture");
   other_->become(first_);
   for (int i = 1; i <= 2; ++i) {
     const std::string stage = fmt::format("replay {} of the graph, other inputs in its memory", i);
@@ -167,7 +167,7 @@ void Calling::graph() {
     call_.dirty_outputs(request_.fill);
     launch_ms_.push_back(timed([&] {
       set_stage(stage, Turn::kernel);
-      replay();
+      call_.device.play(*recording);
       call_.settle(stage);
     }));
     look();

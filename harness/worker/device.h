@@ -83,18 +83,12 @@ class Streams {
   virtual ~Streams() = default;
   /// Beside Device::stream().
   virtual void* second() const = 0;
-  /// Records what `work` enqueues on Device::stream() instead of running it. What comes back enqueues it there, any number of times. Throws
-  /// CaptureError if `work` did what cannot be recorded, or nothing.
-  virtual std::function<void()> capture(const std::function<void()>& work) = 0;
   /// Both streams wait at the gate until open_gate(), which returns false if they were let through before that: after some seconds, so that who waits
   /// for a stream while the gate is closed does not wait for ever.
   virtual void close_gate() = 0;
   virtual bool open_gate() = 0;
   /// While the gate is closed: the offset of the first 16-bit word that is not `word`.
   virtual std::optional<int64_t> first_changed(const std::byte* data, int64_t bytes, uint16_t word) = 0;
-};
-struct CaptureError : std::runtime_error {
-  using std::runtime_error::runtime_error;
 };
 
 /// Content functions are given memory of this device and run to their end before they return, unless said otherwise.
@@ -158,8 +152,9 @@ class Device {
   virtual bool can_record() const { return false; }
   /// Null, with the reason in `why`, where the work cannot be recorded or puts nothing on the stream.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work, std::string& why) { return why = "nothing can be recorded", nullptr; }
-  virtual double timed_us(Recording&) { return 0; }
-  // Enqueued, not waited for: what times are held against.
+  // Enqueued, not waited for.
+  virtual void play(Recording&) {}
+  // What times are held against.
   virtual void launch_nothing() {}
   /// Loads every row of the pool that the case names, and does nothing with it.
   virtual void gather(const smla_problem& problem, const smla_buffers& buffers) = 0;

@@ -18,14 +18,15 @@
 #include "harness/worker/blackbox.h"
 #include "harness/worker/hash.h"
 #include "harness/worker/parallel.h"
+#include "harness/worker/released_memory.h"
 
 namespace smla {
 
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kKept_bytes = int64_t{32} << 20;  // of released memory
-constexpr int64_t kHashPiece = int64_t{1} << 20;    // worth a thread, whose start costs as much as reading some 200 KiB
+constexpr int64_t kReleased_bytes = int64_t{32} << 20;
+constexpr int64_t kHashPiece = int64_t{1} << 20;  // worth a thread, whose start costs as much as reading some 200 KiB
 const int64_t kPage = sysconf(_SC_PAGESIZE);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -90,9 +91,14 @@ class HostDevice final : public Device {
     // [no access | canary | tensor | canary | no access], the tensor at the first or last byte that its alignment allows where a read is to fault
     const int64_t before = guard == Guard::fault_before ? 0 : kPage, after = guard == Guard::fault_after ? 0 : kPage;
     const int64_t usable = before + round_up(round_up(bytes, kAlign) + after, kPage);
-    Block block = kept(usable + 2 * kPage);
-    if (!block.mapped) {
-      block = map(name, bytes, usable + 2 * kPage);
+    const int64_t mapped_bytes = usable + 2 * kPage;
+    Block block;
+    if (std::byte* at = released_.take(mapped_bytes)) {
+      block.device = this;
+      block.mapped = at;
+      block.mapped_bytes = mapped_bytes;
+    } else {
+      block = map(name, bytes, mapped_bytes);
       std::byte* begin = block.mapped + kPage;
       if ((usable >= kWorthAsking_bytes && usable > available_bytes()) || mprotect(begin, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0)
         throw OutOfMemory(fmt::format("{}: {} bytes", name, bytes), bytes);
@@ -129,15 +135,8 @@ class HostDevice final : public Device {
     forget_memory(block.data);
     unlock_memory(block.mapped + kPage);
     block.device = nullptr;
-    if (!is_whole(block) || block.mapped_bytes > kKept_bytes) return unmap(block);
-    kept_bytes_ += block.mapped_bytes;
-    kept_.push_back({});
-    kept_.back().swap(block);
-    while (kept_bytes_ > kKept_bytes) {
-      kept_bytes_ -= kept_.front().mapped_bytes;
-      unmap(kept_.front());
-      kept_.pop_front();
-    }
+    if (is_whole(block)) released_.keep(block.mapped, block.mapped_bytes);
+    else unmap(block.mapped, block.mapped_bytes);
   }
   bool watch(Block& block) override {
     // a reservation is writable in places only: what is locked would be writable everywhere afterwards
@@ -320,20 +319,9 @@ class HostDevice final : public Device {
     block.mapped_bytes = mapped_bytes;
     return block;
   }
-  static void unmap(const Block& block) { munmap(block.mapped, static_cast<size_t>(block.mapped_bytes)); }
+  static void unmap(std::byte* at, int64_t bytes) { munmap(at, static_cast<size_t>(bytes)); }
   /// From allocate(), not from reserve().
   static bool is_whole(const Block& block) { return block.canary_before_bytes + block.canary_after_bytes > 0; }
-  /// Memory of that size which was released: it need not be faulted in again. Or an empty block.
-  Block kept(int64_t mapped_bytes) {
-    Block block;
-    const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const Block& b) { return b.mapped_bytes == mapped_bytes; });
-    if (it == kept_.end()) return block;
-    block.swap(*it);
-    kept_.erase(it);
-    kept_bytes_ -= mapped_bytes;
-    block.device = this;
-    return block;
-  }
   /// A name that outlives every block: the signal handler reads it.
   const char* named(const std::string& name) {
     for (const std::string& known : names_)
@@ -341,8 +329,7 @@ class HostDevice final : public Device {
     return names_.emplace_back(name).c_str();
   }
   std::deque<std::string> names_;
-  std::deque<Block> kept_;  // oldest first; their `device` is null
-  int64_t kept_bytes_ = 0;
+  ReleasedMemory released_{kReleased_bytes, unmap};
   Block flush_;
 };
 

@@ -173,14 +173,12 @@ std::string KernelCall::enqueue(const StagedInputs& inputs, const std::string& s
   return through_door(stage, [&] { return smla::launch(kernel, p, b, workspace(), stream); });
 }
 void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { settle(stage, enqueue(inputs, stage, device.stream())); }
-std::function<void()> KernelCall::capture(const StagedInputs& inputs, const std::string& stage) {
-  std::string error;
-  std::function<void()> replay;
-  try {
-    replay = device.streams()->capture([&] { error = enqueue(inputs, stage, device.stream()); });
-  } catch (const CaptureError& refused) { error += (error.empty() ? "" : ": ") + std::string(refused.what()); }
+std::unique_ptr<Device::Recording> KernelCall::record(const StagedInputs& inputs, const std::string& stage) {
+  std::string error, why;
+  auto recording = device.record([&] { error = enqueue(inputs, stage, device.stream()); }, why);
+  if (!recording) error += (error.empty() ? "" : ": ") + why;
   settle(stage, error);
-  return replay;
+  return recording;
 }
 std::string KernelCall::written_early(OutputFill fill) const {
   for (const Block* block : {&out_, &lse_})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel with everything it is given: outputs, workspace, buffers; every call of it goes through here.
 #pragma once
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,8 +52,8 @@ class KernelCall {
   std::string enqueue(const StagedInputs& inputs, const std::string& stage, void* stream, const void* kv = nullptr);
   /// Waits for the device; an error of the kernel or of the device ends the call.
   void settle(const std::string& stage, std::string error = {});
-  /// A launch as a graph: enqueues it on the device's stream. The device has streams.
-  std::function<void()> capture(const StagedInputs& inputs, const std::string& stage);
+  /// A launch, recorded instead. The device can do that.
+  std::unique_ptr<Device::Recording> record(const StagedInputs& inputs, const std::string& stage);
   /// While the gate is closed: empty, or which output no longer holds its fill.
   std::string written_early(OutputFill fill) const;
   /// Empty, or which promised element was not written since dirty_outputs(fill).

@@ -151,7 +151,7 @@ void LaneTimer::must_be_on_the_stream(Subject& subject) {
   call.settle("launch while recorded", error);
   if (!recording) throw Ended{Status::fail, "cannot be timed: " + why};
   call.dirty_outputs(OutputFill::nan);
-  device_.timed_us(*recording);
+  device_.play(*recording);
   const bool same = call.out_hash() == out && call.lse_hash() == lse;  // enqueued behind the recording: nothing else is waited for
   if (call.contract.deterministic ? !same : !call.unwritten(OutputFill::nan).empty())
     throw Ended{
@@ -197,7 +197,7 @@ void LaneTimer::sample(Course& course, int64_t round) {
   if (course.lane.cold && flush_bytes_) device_.flush_cache(flush_bytes_);
   double us = 0;
   if (error.empty()) {
-    if (course.recording) us = device_.timed_us(*course.recording) / reply.calls_per_sample;
+    if (course.recording) us = device_.timed_us([&] { device_.play(*course.recording); }) / reply.calls_per_sample;
     else
       us = device_.timed_us([&] {
         const auto host = steady_clock::now();
