@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -112,10 +113,20 @@ struct Skip {
   }
 };
 
+/// Fails unless `word` is one of `known`; names the nearest.
+template <size_t n>
+void check_word(std::string_view word, const std::string_view (&known)[n], const Place& at, std::string_view key) {
+  if (std::find(known, known + n, word) != known + n) return;
+  const std::string near = nearest(word, known, n);
+  at.fail("{} '{}'{}", key, word, near.empty() ? fmt::format("; known: {}", fmt::join(known, ", ")) : fmt::format("; did you mean '{}'?", near));
+}
+
 void check_expect(const std::string& expect, const Place& at) {
-  constexpr std::string_view kUnsupported = "unsupported:";
-  if (expect == "pass" || expect == "mistrusted" || (expect.starts_with(kUnsupported) && expect.size() > kUnsupported.size())) return;
-  at.fail("expect: '{}' is none of pass, mistrusted, unsupported:KERNEL", expect);
+  static constexpr std::string_view kWords[] = {"pass", "mistrusted", "unsupported"};
+  const size_t colon = expect.find(':');
+  check_word(std::string_view(expect).substr(0, colon), kWords, at, "expect: unknown word");
+  const bool of_kernel = colon != expect.npos && colon + 1 < expect.size();
+  if (of_kernel != expect.starts_with("unsupported")) at.fail("expect: '{}'; want pass, mistrusted or unsupported:KERNEL", expect);
 }
 
 /// A [[group]] as it stands in the text.
@@ -129,6 +140,7 @@ struct Group {
 
 Group read_group(const toml::table& table, const std::string& origin) {
   static constexpr std::string_view kKeys[] = {"name", "why", "tags", "expect", "base", "axes", "skip"};
+  static constexpr std::string_view kTags[] = {"cpu", "gpu", "time"};
   Group group{place_of(origin, table), {}, {}, {}, {}};
   for (const auto& [key, node] : table) {
     const Place at = place_of(origin, node);
@@ -136,14 +148,14 @@ Group read_group(const toml::table& table, const std::string& origin) {
     if (name == "name") group.proto.group = text_of(node, at, name);
     else if (name == "why") group.proto.why = text_of(node, at, name);
     else if (name == "base") group.base = text_of(node, at, name);
-    else if (name == "tags") group.proto.tags = texts_of(node, origin, name);
     else if (name == "axes") group.axes = axes_of(node, origin);
     else if (name == "expect") check_expect(group.proto.expect = text_of(node, at, name), at);
     else if (name == "skip") {
       for (const std::string& text : texts_of(node, origin, name)) group.skips.push_back({at, text, pairs_of(text)});
+    } else if (name == "tags") {
+      for (const std::string& tag : group.proto.tags = texts_of(node, origin, name)) check_word(tag, kTags, at, "tags: unknown tag");
     } else {
-      const std::string near = nearest(name, kKeys, std::size(kKeys));
-      at.fail("unknown key '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+      check_word(name, kKeys, at, "unknown key");
     }
   }
   if (group.proto.group.empty()) group.at.fail("group without a name");

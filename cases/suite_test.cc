@@ -36,7 +36,7 @@ TEST_CASE("a group is the product of its axes without what it skips") {
   const Suite suite = parse_suite(R"([[group]]
 name = "g"
 why = "because"
-tags = ["gpu", "slow"]
+tags = ["gpu", "time"]
 expect = "unsupported:fast_*"
 base = "decode model=glm-5 topk=64"
 axes = { tp = [8, 4], b = [1, 8], pattern = ["sorted", "scattered"] }
@@ -54,7 +54,7 @@ base = "prefill b=2"
                                                     "decode b=8 s_q=1 h_q=8 s_kv=4096 topk=64", "prefill b=2 s_q=1 h_q=8 s_kv=4096 topk=2048"});
   CHECK(suite.cases[0].group == "g");
   CHECK(suite.cases[0].why == "because");
-  CHECK(suite.cases[0].tags == std::vector<std::string>{"gpu", "slow"});
+  CHECK(suite.cases[0].tags == std::vector<std::string>{"gpu", "time"});
   CHECK(suite.cases[0].expect == "unsupported:fast_*");
   CHECK(suite.cases[5].expect == "pass");
   CHECK(suite.cases[5].tags.empty());
@@ -83,7 +83,13 @@ TEST_CASE("errors name file, line, key and the nearest name") {
   for (int i = 1; i < 1001; ++i) thousand += "," + std::to_string(i);
   CHECK(error_of(head + "base = \"decode\"\naxes = { seed = [" + thousand + "], needle0 = [" + thousand + "] }\n") ==
         "my.toml:1: group 'g': the axes span 1002001 cases, more than a million");
-  CHECK(error_of(head + "base = \"decode\"\nexpect = \"fail\"\n") == "my.toml:5: expect: 'fail' is none of pass, mistrusted, unsupported:KERNEL");
+  CHECK(error_of(head + "base = \"decode\"\ntags = [\"gpu\", \"tiem\"]\n") == "my.toml:5: tags: unknown tag 'tiem'; did you mean 'time'?");
+  const auto expecting = [&](const std::string& text) { return error_of(head + "base = \"decode\"\nexpect = \"" + text + "\"\n"); };
+  CHECK(expecting("mistrustd") == "my.toml:5: expect: unknown word 'mistrustd'; did you mean 'mistrusted'?");
+  CHECK(expecting("fail") == "my.toml:5: expect: unknown word 'fail'; known: pass, mistrusted, unsupported");
+  CHECK(expecting("unsuported:cpu_*") == "my.toml:5: expect: unknown word 'unsuported'; did you mean 'unsupported'?");
+  for (const char* text : {"unsupported", "unsupported:", "pass:cpu_naive"})
+    CHECK(expecting(text) == "my.toml:5: expect: '" + std::string(text) + "'; want pass, mistrusted or unsupported:KERNEL");
   CHECK(error_of(head + "base = \"decode b=1\"\nskip = [\"b=2\"]\n") == "my.toml:5: skip 'b=2': leaves nothing out");
   CHECK(error_of(head + "base = \"decode b=1\"\nskip = [\"topk=2\"]\n") == "my.toml:5: skip 'topk=2': neither base nor axes say topk");
   CHECK(error_of(head + "base = \"decode\"\n" + "[[group]]\nname = \"h\"\nwhy = \"w\"\nbase = \"decode b=1\"\n") ==

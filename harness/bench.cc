@@ -503,7 +503,7 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
   progress.clear();
   report_to_google_benchmark(options, job.folder, told);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (const std::string text = clocks_warning(told); !text.empty()) std::fputs(fmt::format("smla: {}\n", text).c_str(), stderr);
+  if (const std::string text = clocks_warning(told); !text.empty()) tell(text);
   fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), job.folder);
   if (result.signal != 0)
     fmt::print("interrupted by signal {}: {} of {} rows are in the report; go on with: {}\n", result.signal, result.timed, result.planned,

@@ -3,6 +3,7 @@
 
 #include "harness/capture/captured_call.h"
 #include "harness/exit_status.h"
+#include "harness/progress.h"
 #include "harness/session.h"
 #include "harness/verbs.h"
 
@@ -26,7 +27,7 @@ int verb_capture(int argc, char** argv) {
       continue;
     }
     if (answer.status != Status::pass) {
-      std::fputs(fmt::format("smla: capture: {} {}: {}\n", candidate.info.name, name_of(answer.status), answer.detail).c_str(), stderr);
+      tell(fmt::format("capture: {} {}: {}", candidate.info.name, name_of(answer.status), answer.detail));
       return kCorrectnessRed;
     }
     write_captured_call(flags.file, in, candidate.info.name, answer);

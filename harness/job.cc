@@ -3,14 +3,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "harness/checks.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
+#include "harness/progress.h"
 #include "harness/python/python_worker.h"
 #include "harness/worker/hash.h"
 #include "reports/env.h"
@@ -94,6 +97,17 @@ RunIdentity identity_of(const Job& job) {
   return is;
 }
 
+/// Tells of kernels that a suite expects to decline and that are not here: another build may have them, or the name is wrong.
+void tell_of_unknown_kernels(const std::vector<PlannedCase>& plan, const std::vector<Candidate>& all) {
+  constexpr std::string_view kUnsupported = "unsupported:";
+  std::set<std::string> globs;
+  for (const PlannedCase& planned : plan)
+    if (planned.suite_case.expect.starts_with(kUnsupported)) globs.insert(planned.suite_case.expect.substr(kUnsupported.size()));
+  for (const std::string& glob : globs)
+    if (std::none_of(all.begin(), all.end(), [&](const Candidate& kernel) { return fnmatch(glob.c_str(), kernel.info.name.c_str(), 0) == 0; }))
+      tell(fmt::format("expect = 'unsupported:{}': no kernel here is called so", glob));
+}
+
 /// SHA-256 of the plug-in or the Python file; of several, of their sums in order. "" where all kernels are built in.
 std::string sha_of_own_kernels(const Options& options) {
   std::vector<std::string> sums;
@@ -144,6 +158,7 @@ Job::Job(const Options& o)
       run(describe_run(device_of(kernels, session), session)),
       folder(o.resume.empty() ? report_folder(o, run.arch) : resumed_folder(o, run.arch)),
       lock(folder) {
+  tell_of_unknown_kernels(plan, session.all());
   run.plugin_sha = sha_of_own_kernels(o);
   settle(folder);
   if (o.resume.empty()) {

@@ -134,14 +134,25 @@ void add_running(CLI::App& app, Options& options) {
 
 void add_resuming(CLI::App& app, Options& options) {
   app.option_defaults()->group("Running");
-  app.add_option("--resume", options.resume, "go on with the interrupted run in DIR (its --out), asked as it was then")->type_name("DIR");
+  app.add_option("--resume", options.resume,
+                 "go on with the last run in DIR (its --out) where it ended; verb, cases, kernels and flags as they were then")
+      ->type_name("DIR");
   app.add_flag("--retry", options.retry, "with --resume: ask again what ended in crash, timeout or oom");
+}
+
+/// An empty word is a variable of the caller's that was not set: "" as a folder would be the root or the folder at hand.
+void refuse_empty(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& word : option->results())
+      if (word.empty() && option->get_items_expected_max() > 0)
+        throw UsageError(fmt::format("{}: {} is given, but empty", app.get_name(), option->get_name()));
 }
 
 /// Returns false after --help was printed.
 bool parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
+    refuse_empty(app);
     return true;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());

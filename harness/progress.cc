@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "reports/text.h"
+
 namespace smla {
 namespace {
 
@@ -19,6 +21,10 @@ int terminal_columns() {
 }
 
 }  // namespace
+
+void tell(const std::string& text) {
+  std::fputs(fmt::format("smla: {}\n", clean_text(text)).c_str(), stderr);  // never fmt::print: it throws where stderr cannot be written
+}
 
 std::string clock_text(double seconds) {
   const int64_t s = static_cast<int64_t>(std::max(0.0, seconds) + 0.5);
@@ -54,7 +60,7 @@ void Progress::draw() {
   const std::string left = done_ == 0 ? "?" : clock_text(elapsed_s / share - elapsed_s);
   const std::string count = fmt::format("{} {}/{}  {} elapsed, {} left", what_, done_, planned_, clock_text(elapsed_s), left);
   if (lines_) {
-    std::fputs((count + '\n').c_str(), stderr);  // never fmt::print: it throws where stderr cannot be written
+    std::fputs((count + '\n').c_str(), stderr);
     return;
   }
   const int width = 20, full = static_cast<int>(share * width);

@@ -27,6 +27,9 @@ class Progress {
   std::chrono::steady_clock::time_point start_, last_;
 };
 
+/// One line on stderr, "smla: TEXT". Never throws.
+void tell(const std::string& text);
+
 /// "1:05" or "2:03:04".
 std::string clock_text(double seconds);
 

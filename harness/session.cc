@@ -13,6 +13,11 @@
 #include "kernels/registry.h"
 
 namespace smla {
+namespace {
+
+constexpr double kLeastLoad_s = 10;  // for kernels of the user's own to come up, however short --case-timeout is: an interpreter and its imports
+
+}  // namespace
 
 Session::Session(const Options& options) : options_(options) {
   const auto start = [&](WorkerOptions worker, const std::string& flag) {
@@ -24,8 +29,9 @@ Session::Session(const Options& options) : options_(options) {
       all_.push_back({info, workers_.back().get()});
     }
   };
-  if (!options.plugin.empty()) start({.plugin = options.plugin}, "--plugin " + options.plugin);
-  for (const std::string& python : options.pythons) start({.python = python}, "--python " + python);
+  const double load_s = std::max(kLeastLoad_s, options.case_timeout_s);
+  if (!options.plugin.empty()) start({.plugin = options.plugin, .load_s = load_s}, "--plugin " + options.plugin);
+  for (const std::string& python : options.pythons) start({.python = python, .load_s = load_s}, "--python " + python);
   own_kernels_ = all_.size();
   start({}, "built in");
   if (all_.empty()) throw CannotStart("no kernel is here: neither built in nor in a plug-in");

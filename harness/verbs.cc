@@ -2,6 +2,7 @@
 #include "harness/verbs.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "cases/words.h"
 #include "harness/exit_status.h"
+#include "harness/progress.h"
 #include "harness/worker.h"
 
 namespace smla {
@@ -60,9 +62,10 @@ std::span<const Verb> verbs() { return kVerbs; }
 int smla_main(int argc, char** argv) {
   const auto failed = [](const std::exception& e, int status) {
     std::fflush(stdout);
-    std::fputs(fmt::format("smla: {}\n", e.what()).c_str(), stderr);  // fmt::print would throw where stderr cannot be written
+    tell(e.what());
     return status;
   };
+  signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is then told like a full disk
   try {
     const int status = dispatch(argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;

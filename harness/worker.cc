@@ -18,14 +18,15 @@
 #include "harness/worker/blackbox.h"
 #include "harness/worker/process.h"
 #include "harness/worker/protocol.h"
+#include "reports/text.h"
 
 namespace smla {
 namespace {
 
 using std::chrono::steady_clock;
 
-constexpr double kStartDeadline_s = 120;  // a driver may take long to come up; no kernel runs meanwhile
-constexpr double kOwnDeadline_s = 1800;   // for what a kernel cannot be blamed for: generating a huge case on a busy machine
+constexpr double kSupportsDeadline_s = 120;
+constexpr double kOwnDeadline_s = 1800;  // for what a kernel cannot be blamed for: generating a huge case on a busy machine
 
 steady_clock::time_point in_seconds(double seconds) {
   return steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
@@ -60,6 +61,15 @@ void note_asking(RunReply& reply, int64_t begin_ns) {
   reply.spans.push_back({Activity::ask, begin_ns, end_ns});
 }
 
+/// Here a kernel's own words come into this process: from here on they are one line of text, fit for a terminal and a table.
+void clean(RunReply& reply) {
+  for (std::string* text : {&reply.detail, &reply.guards_detail, &reply.early}) *text = clean_text(*text);
+}
+void clean(TimeReply& reply) {
+  reply.detail = clean_text(reply.detail);
+  for (LaneReply& lane : reply.lanes) lane.detail = clean_text(lane.detail);
+}
+
 }  // namespace
 
 struct Worker::Impl {
@@ -78,8 +88,10 @@ struct Worker::Impl {
   // Emptied first: rows of an earlier answer must not be there to be taken for this one's. A living worker keeps its black box: it writes there at
   // any time, and a page that is gone for a moment is a SIGBUS.
   void resize_shared(int64_t rows_bytes) {
-    if (ftruncate(shared.get(), process ? kRowsOffset : 0) != 0 || ftruncate(shared.get(), kRowsOffset + rows_bytes) != 0)
-      throw std::system_error(errno, std::generic_category(), "resizing the judged rows");
+    const bool resized = ftruncate(shared.get(), process ? kRowsOffset : 0) == 0 && ftruncate(shared.get(), kRowsOffset + rows_bytes) == 0;
+    if (!resized && errno == EFBIG)
+      throw UsageError(fmt::format("a case's answers take {} bytes, more than a file may have here (ulimit -f)", kRowsOffset + rows_bytes));
+    if (!resized) throw std::system_error(errno, std::generic_category(), "resizing the judged rows");
   }
   template <class T>
   std::vector<T> read_shared(int64_t offset, int64_t count) const {
@@ -152,8 +164,8 @@ struct Worker::Impl {
     }
     ++starts;
     std::string line;
-    if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(kStartDeadline_s)); event != Process::Event::line)
-      return bury(event, kStartDeadline_s);
+    if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(options.load_s)); event != Process::Event::line)
+      return bury(event, options.load_s);
     try {
       Reply reply = decode_reply(line);
       if (auto* refused = std::get_if<Refused>(&reply.body)) {
@@ -213,10 +225,14 @@ struct Worker::Impl {
   }
   template <class Answer>
   static Answer answer_of(std::variant<Answer, Death> outcome) {
-    if (auto* answer = std::get_if<Answer>(&outcome)) return std::move(*answer);
     Answer answer;
-    answer.status = std::get<Death>(outcome).status;
-    answer.detail = std::get<Death>(outcome).detail;
+    if (auto* death = std::get_if<Death>(&outcome)) {
+      answer.status = death->status;
+      answer.detail = std::move(death->detail);
+    } else {
+      answer = std::move(std::get<Answer>(outcome));
+    }
+    clean(answer);
     return answer;
   }
 };
@@ -235,7 +251,7 @@ std::vector<KernelInfo> Worker::list() {
 
 RunReply Worker::supports(const Case& c, const std::string& kernel, int arch_cc) {
   const int64_t begin_ns = steady_now_ns();
-  RunReply reply = Impl::answer_of(impl_->ask<RunReply>(SupportsRequest{c, kernel, arch_cc}, 0, kStartDeadline_s));
+  RunReply reply = Impl::answer_of(impl_->ask<RunReply>(SupportsRequest{c, kernel, arch_cc}, 0, kSupportsDeadline_s));
   note_asking(reply, begin_ns);
   return reply;
 }

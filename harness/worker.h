@@ -118,6 +118,7 @@ struct WorkerOptions {
   std::string python;   // FILE.py:FUNCTION and words (harness/python): a Python process holds that one kernel
   int gpu = -1;         // -1 = none
   std::string program;  // the smla binary; empty = the one that stands here (program_file)
+  double load_s = 120;  // to come up: a driver may take long
 };
 
 /// A worker. Started on first use, replaced after a crash, timeout or dead context; dies with its parent. Never throws for what a kernel did.

@@ -109,6 +109,7 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"loop", Status::timeout, {"no answer within 0.5 s in launch 1 of 1"}, true, true, true, 0.5},
       {"sleep", Status::timeout, {"no answer within 0.5 s in launch 1 of 1"}, true, true, true, 0.5},
       {"error", Status::crash, {"launch 1 of 1: tile count 0 is not supported"}},
+      {"error_lines", Status::crash, {"launch 1 of 1: tile  [31m| 0 | \xEF\xBF\xBD is not supported"}},
       {"silent_error", Status::crash, {"launch 1 of 1: returned -3"}},
       {"write_past_out", Status::pass, {"out: byte 16389 was written, it has 16384"}, false},
       {"write_before_out", Status::pass, {"out: the byte 2 before its first one was written"}, false},
@@ -365,8 +366,8 @@ TEST_CASE("time that the harness takes is not held against the kernel") {
 }
 
 TEST_CASE("plug-ins that cannot be used say why") {
-  auto refusal = [](const std::string& path) -> std::string {
-    Worker w({.plugin = path, .program = SMLA_TEST_WORKER});
+  auto refusal = [](const std::string& path, double load_s = 60) -> std::string {
+    Worker w({.plugin = path, .program = SMLA_TEST_WORKER, .load_s = load_s});
     try {
       w.list();
     } catch (const UsageError& error) { return error.what(); }
@@ -380,6 +381,7 @@ TEST_CASE("plug-ins that cannot be used say why") {
   setenv("SMLA_HOSTILE_LOAD", "exit", 1);
   CHECK_THAT(refusal(SMLA_HOSTILE), ContainsSubstring("exited with 5 in loading kernels"));
   setenv("SMLA_HOSTILE_LOAD", "slow", 1);
+  CHECK_THAT(refusal(SMLA_HOSTILE, 0.5), ContainsSubstring("no answer within 0.5 s in loading kernels"));
   {
     Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});  // loading is not held against the first request's deadline
     RunRequest request = ask("healthy");

@@ -19,6 +19,7 @@ EXPECTED = {
     "loop": ("timeout", "no answer within 1 s in launch 1 of"),
     "sleep": ("timeout", "no answer within 1 s in launch 1 of"),
     "error": ("crash", "tile count 0 is not supported"),
+    "error_lines": ("crash", "tile  .31m. 0 . \ufffd is not supported"),  # a line feed, an escape sequence, bytes that are no text
     "silent_error": ("crash", "returned -3"),
     "write_past_out": ("fail", "guards: out: byte .* was written"),
     "write_before_out": ("fail", "guards: out: the byte 2 before its first one was written"),
@@ -87,8 +88,18 @@ def rows_of(build, kernels, timeout_s):
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode != 1:
             sys.exit(f"exit {ran.returncode}, expected 1\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-        with open(pathlib.Path(out) / "cpu_x86_64/accuracy.csv", newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        folder = pathlib.Path(out) / "cpu_x86_64"
+        summary = (folder / "summary.md").read_text(encoding="utf-8")
+        for where, text in (("stdout", ran.stdout), ("summary.md", summary)):
+            strange = sorted({c for c in text if c < " " and c != "\n" or c == "\x7f"})
+            if strange:
+                sys.exit(f"{where} holds control characters {strange}")
+        with open(folder / "accuracy.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:  # each reason on one line, whatever is in it
+            if row["status"] == "crash" and f": {row['detail']}" not in summary.replace("\\|", "|").replace("&lt;", "<"):
+                sys.exit(f"summary.md does not hold on one line: {row['detail']}")
+        return rows
 
 
 def kernels_of(build):

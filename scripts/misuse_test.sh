@@ -70,6 +70,12 @@ expect 'TOML: unknown key' 3 "key.toml:3.*'whyy'.*'why'" "$smla check --cases ke
 expect 'TOML: unknown key of a case' 3 "case_key.toml:1: group 'g'.*'topkk'.*'topk'" "$smla check --cases case_key.toml --out out"
 expect 'TOML: unknown value on an axis' 3 "value.toml:1: group 'g'.*'scatterd'.*'scattered'" "$smla check --cases value.toml --out out"
 expect 'TOML: wrong type' 3 'type.toml:2' "$smla check --cases type.toml --out out"
+printf 'expect = "mistrustd"\n' | cat good.toml - >expect.toml
+printf 'tags = ["gpu", "tiem"]\n' | cat good.toml - >tag.toml
+printf 'expect = "unsupported:cpu_naiv"\n' | cat good.toml - >expect_kernel.toml
+expect 'TOML: unknown word in expect' 3 "expect.toml:5: expect.*'mistrustd'.*'mistrusted'" "$smla check --cases expect.toml --out out"
+expect 'TOML: unknown tag' 3 "tag.toml:5: tags.*'tiem'.*'time'" "$smla check --cases tag.toml --out out"
+expect 'TOML: a kernel that is not here is expected to decline' 0 "'unsupported:cpu_naiv': no kernel here is called so" "$smla check --cases expect_kernel.toml --kernel cpu_naive --progress none --out gone"
 expect 'TOML: a folder' 3 'folder.toml' "$smla check --cases folder.toml --out out"
 expect 'TOML: no such file' 3 'nowhere.toml' "$smla check --cases nowhere.toml --out out"
 
@@ -84,7 +90,12 @@ expect 'plug-in: no entry point' 3 'libm.so.*smla_get_library' "$smla check --pl
 expect 'plug-in: a folder' 3 'folder.toml' "$smla check --plugin ./folder.toml $small --out out"
 expect 'plug-in: dies while loading' 3 'SIGABRT in loading kernels' "SMLA_HOSTILE_LOAD=abort $smla check --plugin $build/harness/testing/libsmla_hostile.so $small --out out"
 
+printf 'import time\ntime.sleep(1000)\n' >asleep.py
+expect 'a Python file asleep at import' 3 'asleep.py:f: no answer within 10 s in loading' "$smla check --python asleep.py:f $small --case-timeout 1 --out out"
+
 # Places that cannot be written.
+expect 'OUT: an empty word' 3 '--out is given, but empty' "$smla check $small --out ''"
+expect 'OUT: an empty word behind =' 3 '--out: .*missing' "$smla check $small --out="
 touch file
 expect 'OUT: a file is in the way' 3 '--out file' "$smla check $small --out file"
 expect 'OUT: below a file' 3 '--out file/deep' "$smla check $small --out file/deep"
@@ -111,6 +122,11 @@ if [ $can_mount = yes ]; then
 else
   echo '| mounts of its own | | not allowed here: a read-only and a full disk were left out |'
 fi
+many_lines=yes may_write=yes expect 'the file size limit (ulimit -f): what was finished is whole, and it goes on' 0 'File too large; the rows before are whole' "
+  (ulimit -f 64; exec $smla check $several -q --out limited); full=\$?
+  [ \$full = 3 ] || { echo \"exit \$full at the limit\"; exit 1; }
+  [ -z \"\$(tail -c1 limited/$arch/accuracy.csv)\" ] || { echo torn; exit 1; }
+  exec $smla check $several -q --resume limited"
 many_lines=yes expect 'a full device instead of a file' 3 '/dev/full: No space left' "$smla compare $top/reports/baselines/sm_90 $top/reports/baselines/sm_90 --csv /dev/full"
 [ -c /dev/full ] || wrong '/dev/full is a device no more'
 expect 'stdout is full' 3 'No space left' "$smla check $small --out gone >/dev/full"
@@ -149,6 +165,28 @@ expect 'the clock runs backwards' 0 'passed 1 / planned 1' "LD_PRELOAD=$build/ha
 grep -Eq '(^|,)-[0-9]' out/$arch/throughput.csv && wrong "a negative number in throughput.csv"
 [ "$("$smla" gate --baseline out/$arch --out out/$arch >said 2>&1; echo $?)" = 0 ] || wrong "the report of a clock that runs backwards: $(cat said)"
 may_write=yes expect '... and again into the same OUT' 0 'passed 1 / planned 1' "$smla run $small --cache warm --max-time 0.02 --out out"
+
+# The two files of a timed run disagree.
+cp out/$arch/throughput.csv times.csv
+cp out/$arch/samples.csv samples.csv
+change() {  # FILE PYTHON: rows as dicts
+  python3 - "$1" "$2" <<'P'
+import csv, sys
+path, what = sys.argv[1:]
+rows = list(csv.DictReader(open(path, newline="")))
+columns = rows[0].keys()
+exec(what)
+out = csv.DictWriter(open(path, "w", newline=""), columns, lineterminator="\n")
+out.writeheader()
+out.writerows(rows)
+P
+}
+change out/$arch/throughput.csv 'rows[0]["time_us_median"] = rows[0]["time_us_q3"]'
+expect 'a median that its samples do not give' 3 'throughput.csv:2: column time_us_median: .* but its [0-9]+ samples in .*samples.csv give' "$smla compare out/$arch out/$arch"
+cp times.csv out/$arch/throughput.csv
+change out/$arch/samples.csv 'rows[0]["kernel"] = "cpu_other"'
+may_write=yes expect 'samples without a row' 0 'samples.csv: 1 measurements without a row in .*throughput.csv' "$smla gate --baseline out/$arch --out out/$arch"
+cp samples.csv out/$arch/samples.csv
 
 # A spreadsheet saved the report.
 csv=out/$arch/accuracy.csv

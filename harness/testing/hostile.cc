@@ -67,6 +67,10 @@ int error(const Call&) {
   last_error_text = "tile count 0 is not supported";
   return 7;
 }
+int error_lines(const Call&) {
+  last_error_text = "tile\n\x1b[31m| 0 |\r\xff is not supported";
+  return 7;
+}
 int write_inputs_and_fail(const Call& c) {
   const_cast<int32_t*>(c.b.indices)[0] ^= 1;
   return error(c);
@@ -268,6 +272,7 @@ const Behaviour kBehaviours[] = {
     {"loop", loops},
     {"sleep", sleeps},
     {"error", error},
+    {"error_lines", error_lines},
     {"silent_error", silent_error},
     {"write_past_out", write_past_out},
     {"write_before_out", write_before_out},
