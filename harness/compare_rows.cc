@@ -15,6 +15,8 @@ namespace smla {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double TensorFigures::*kErrors[] = {&TensorFigures::abs_err_max,        &TensorFigures::rel_err_max, &TensorFigures::ulp_err_max,
+                                              &TensorFigures::cos_diff_worst_row, &TensorFigures::z_max,       &TensorFigures::tightest_atol};
 
 struct OutType {
   int mantissa_bits;   // stored ones
@@ -49,9 +51,7 @@ void add(TensorFigures& sum, const TensorFigures& later, bool worse) {
   for (int64_t TensorFigures::*count :
        {&TensorFigures::n_elem, &TensorFigures::n_bad, &TensorFigures::n_bad_rows, &TensorFigures::n_nonfinite_mismatch})
     sum.*count += later.*count;
-  for (double TensorFigures::*largest : {&TensorFigures::abs_err_max, &TensorFigures::rel_err_max, &TensorFigures::ulp_err_max,
-                                         &TensorFigures::cos_diff_worst_row, &TensorFigures::z_max, &TensorFigures::tightest_atol})
-    sum.*largest = std::max(sum.*largest, later.*largest);
+  for (double TensorFigures::*largest : kErrors) sum.*largest = std::max(sum.*largest, later.*largest);
   if (!worse) return;
   sum.worst_index = later.worst_index;
   sum.worst_got = later.worst_got;
@@ -173,6 +173,10 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
     f.row_rms_share_max = std::max(f.row_rms_share_max, stats.rms / stats.rms_limit);
   }
   if (plain.judged) f.z_row_rms_reference = std::max(f.z_row_rms_reference, plain.rms);
+  if (nonfinite) {
+    for (double TensorFigures::*error : kErrors) out.*error = kInf;
+    f.z_row_rms_max = f.z_row_rms_reference = f.row_rms_share_max = kInf;
+  }
   f.pooled.add(stats, d_v);
 
   // lse
@@ -184,11 +188,9 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
   l.n_bad_rows += lse_bad;
   const double got = contract_.lse_base == LseBase::two ? lse * std::numbers::ln2 : lse;
   const double ref = stats.lse_expected;
-  if (std::isfinite(stats.lse_err)) {
-    l.abs_err_max = std::max(l.abs_err_max, stats.lse_err);
-    if (std::isfinite(ref) && ref != 0) l.rel_err_max = std::max(l.rel_err_max, stats.lse_err / std::abs(ref));
-    f.lse_err_max = std::max(f.lse_err_max, stats.lse_err);
-  }
+  l.abs_err_max = std::max(l.abs_err_max, stats.lse_err);
+  if (std::isfinite(ref) && ref != 0) l.rel_err_max = std::max(l.rel_err_max, stats.lse_err / std::abs(ref));
+  f.lse_err_max = std::max(f.lse_err_max, stats.lse_err);
   if (!std::isfinite(stats.lse_ratio)) ++l.n_nonfinite_mismatch;
   f.lse_ratio_max = std::max(f.lse_ratio_max, stats.lse_ratio);
   if (stats.lse_ratio > seen.worst_lse_rank) {

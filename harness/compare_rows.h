@@ -26,7 +26,8 @@ struct CandidateRows {
 /// The figures of one tensor over the judged rows. Of `lse`, an element is a row, and the z and cosine figures stay 0.
 struct TensorFigures {
   int64_t n_elem = 0, n_bad = 0, n_bad_rows = 0, n_nonfinite_mismatch = 0;
-  double abs_err_max = 0, rel_err_max = 0, ulp_err_max = 0;  // over elements finite on both sides; relative to |ref| where that is a normal number
+  // Errors: inf where an element is finite on one side only.
+  double abs_err_max = 0, rel_err_max = 0, ulp_err_max = 0;  // relative to |ref| where that is a normal number
   double cos_diff_worst_row = 0;                             // 1 - cosine, of the worst row with a non-zero reference
   double z_max = 0;
   double tightest_atol = 0, tightest_rtol = 0;  // rtol = one ulp of the output's type; atol = the least that then passes
@@ -41,6 +42,7 @@ struct RowFigures {
   PooledRms pooled;                                   // over the rows that qualify
   double lse_err_max = 0, lse_ratio_max = 0;          // absolute, base e; over its limit
   int64_t rows = 0, rows_unjudged = 0;
+  double pooled_rms() const { return out.n_nonfinite_mismatch > 0 ? std::numeric_limits<double>::infinity() : pooled.value(); }
   std::string diagnosis;  // needle and tracer: where the first wrong row's bits came from
 };
 

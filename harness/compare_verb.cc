@@ -7,6 +7,7 @@
 
 #include "harness/exit_status.h"
 #include "harness/options.h"
+#include "harness/progress.h"
 #include "harness/verbs.h"
 #include "reports/compare.h"
 #include "reports/text.h"
@@ -56,6 +57,8 @@ int verb_compare(int argc, char** argv) {
     a = read_timed(flags.a);
     b = read_timed(flags.b);
   }
+  for (const TimedSet* set : {&a, &b})
+    for (const std::string& text : set->notes) tell(text);
   const auto comparisons = compare(a, b, {.margin = flags.margin, .any_kernel = kernels});
   if (comparisons.empty()) throw NothingMatched("compare: both reports are empty");
   const Table pairs = comparison_table(comparisons), means = geomean_table(geomeans(comparisons)), best = best_table(best_kernels(b));

@@ -7,6 +7,7 @@
 
 #include "harness/exit_status.h"
 #include "harness/options.h"
+#include "harness/progress.h"
 #include "harness/verbs.h"
 #include "reports/gate.h"
 #include "reports/text.h"
@@ -53,6 +54,9 @@ int verb_gate(int argc, char** argv) {
     baseline_times = read_timed(flags.baseline);
     run_times = read_timed(folder);
   }
+  for (const std::optional<TimedSet>* set : {&baseline_times, &run_times})
+    if (*set)
+      for (const std::string& text : (*set)->notes) tell(text);
   const GateResult result = gate({&baseline, &run, baseline_times ? &*baseline_times : nullptr, run_times ? &*run_times : nullptr, issues},
                                  {.max_loss = flags.max_loss, .noise_factor = flags.noise_factor});
   const std::string text = gate_markdown(result);

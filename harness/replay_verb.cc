@@ -70,7 +70,7 @@ class Replay {
                  call_.in.tokens());
     if (f.rows == 0) return void(fmt::print("result  nothing could be judged\n"));
     fmt::print("result  {}: {} rows, z max {:.2f} of 6, row rms {:.2f} of its limit, pooled {}, lse {} of its limit\n", name_of(verdict.status()),
-               f.rows, f.out.z_max, f.row_rms_share_max, f.pooled.rows > 0 ? fmt::format("{:.2f} of 0.85", f.pooled.value()) : "-",
+               f.rows, f.out.z_max, f.row_rms_share_max, f.pooled.rows > 0 ? fmt::format("{:.2f} of 0.85", f.pooled_rms()) : "-",
                judged_by_.lse_dtype == LseType::none ? "-" : fmt::format("{:.2f}", f.lse_ratio_max));
     if (!verdict.out_detail.empty()) fmt::print("        out: {}\n", verdict.out_detail);
     if (!verdict.lse_detail.empty()) fmt::print("        lse: {}\n", verdict.lse_detail);

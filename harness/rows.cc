@@ -85,7 +85,7 @@ std::vector<AccuracyRow> accuracy_rows(const Common& run, const PlannedCase& pla
     out.cos_diff_worst_row = f.out.cos_diff_worst_row;
     out.z_max = f.out.z_max;
     out.z_row_rms_max = f.z_row_rms_max;
-    if (f.pooled.rows > 0) out.z_rms_pooled = f.pooled.value();
+    if (f.pooled.rows > 0) out.z_rms_pooled = f.pooled_rms();
     out.z_row_rms_reference = f.z_row_rms_reference;
     out.tightest_atol = f.out.tightest_atol;
     out.tightest_rtol = f.out.tightest_rtol;

@@ -31,7 +31,7 @@ std::string accuracy_line(const PlannedCase& planned, const PairResult& pair) {
   const RowFigures& f = pair.evidence.figures;
   const bool judged = f.rows > 0;
   return status_text(pair.status(), 12) + accuracy_columns(pair.kernel, judged ? figure(f.out.z_max) : "", judged ? figure(f.row_rms_share_max) : "",
-                                                           f.pooled.rows > 0 ? figure(f.pooled.value()) : "",
+                                                           f.pooled.rows > 0 ? figure(f.pooled_rms()) : "",
                                                            judged && pair.evidence.has_lse ? figure(f.lse_ratio_max) : "",
                                                            judged ? figure(pair.base.kernel_ms, "{:.3g}") : "", to_line(planned.c()));
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "reports/outcome.h"
@@ -93,6 +95,43 @@ void measure(Comparison& c, const TimedSet& a, const TimedSet& b, const CompareO
   }
 }
 
+bool same_figure(const Measure& written, double value) {
+  return !written || std::fabs(*written - value) <= 1e-8 * value;  // written with 9 digits
+}
+
+/// Refuses rows that their samples contradict, and notes what has no partner.
+void hold_against_samples(TimedSet& set, const std::string& samples_origin) {
+  std::set<std::string> rows;
+  std::vector<std::string> alone;
+  for (size_t i = 0; i < set.report.rows.size(); ++i) {
+    const ThroughputRow& row = set.report.rows[i];
+    rows.insert(sample_key(row));
+    if (row.status != Status::pass) continue;
+    const auto found = set.samples.find(sample_key(row));
+    if (found == set.samples.end()) {
+      alone.push_back(fmt::format("line {}", i + 2));
+      continue;
+    }
+    std::vector<double> times;
+    for (const auto& round : found->second) times.insert(times.end(), round.begin(), round.end());
+    if (std::ssize(times) != row.samples) continue;  // some are lost: the interval then comes from the quartiles, and says so
+    const Quartiles q = quartiles(times);
+    for (const auto& [name, written, value] :
+         {std::tuple{"time_us_q1", row.time_us_q1, q.q1}, {"time_us_median", row.time_us_median, q.median}, {"time_us_q3", row.time_us_q3, q.q3}})
+      if (!same_figure(written, value))
+        throw UsageError(fmt::format("{}column {}: {:.9g}, but its {} samples in {} give {:.9g}", set.report.at(i), name, *written, times.size(),
+                                     samples_origin, value));
+  }
+  const auto note = [&](const std::string& where, const std::string& what, const std::vector<std::string>& which) {
+    if (!which.empty()) set.notes.push_back(fmt::format("{}: {} {}, the first: {}", where, which.size(), what, which.front()));
+  };
+  note(set.report.origin, "rows without samples in " + samples_origin, alone);
+  std::vector<std::string> orphans;
+  for (const auto& [key, rounds] : set.samples)
+    if (!rows.contains(key)) orphans.push_back(key);
+  note(samples_origin, "measurements without a row in " + set.report.origin, orphans);
+}
+
 }  // namespace
 
 std::string row_key(const ThroughputRow& row, bool any_kernel) {
@@ -100,7 +139,7 @@ std::string row_key(const ThroughputRow& row, bool any_kernel) {
 }
 
 TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* samples) {
-  TimedSet set{std::move(report), {}};
+  TimedSet set{std::move(report), {}, {}};
   for (size_t i = 0; i < set.report.rows.size(); ++i) {
     const ThroughputRow& row = set.report.rows[i];
     if (row.status != Status::pass) continue;
@@ -118,6 +157,7 @@ TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* sampl
   }
   for (auto& [key, rounds] : by_round)
     for (auto& [round, times] : rounds) set.samples[key].push_back(std::move(times));
+  hold_against_samples(set, samples->origin);
   return set;
 }
 
@@ -132,7 +172,7 @@ TimedSet read_timed(const std::string& path) {
 }
 
 TimedSet only_kernel(const TimedSet& set, const std::string& kernel) {
-  TimedSet one{{set.report.origin, {}, set.report.torn}, set.samples};
+  TimedSet one{{set.report.origin, {}, set.report.torn}, set.samples, set.notes};
   std::vector<std::string> known;
   for (const ThroughputRow& row : set.report.rows) {
     if (row.kernel == kernel) one.report.rows.push_back(row);

@@ -17,9 +17,11 @@ namespace smla {
 struct TimedSet {
   Report<ThroughputRow> report;
   std::map<std::string, Rounds> samples;  // by sample_key(); discarded samples left out
+  std::vector<std::string> notes;         // a line each: what is missing on one side. A killed run leaves samples without a row
 };
 /// `path`: a throughput.csv, or the folder that holds it; samples.csv beside it is read if there is one. Throws UsageError for a file that is not
-/// there or not whole, and for times that cannot be: a passed row without a positive median, or quartiles out of order.
+/// there or not whole, for times that cannot be (a passed row without a positive median, or quartiles out of order), and for a row that says other
+/// quartiles than its own samples give.
 TimedSet read_timed(const std::string& path);
 /// Checks as above; `samples` may be null.
 TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* samples);

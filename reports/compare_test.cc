@@ -120,8 +120,10 @@ TEST_CASE("without samples the interval comes from the quartiles, and says so") 
   const TimedSet short_of_one = b.set();
   const auto c = compare(short_of_one, short_of_one);
   CHECK(c[0].interval_from == "quartiles (samples.csv holds 39 of 40)");
-  a.samples.rows[0].discarded = true;  // discarded samples are neither counted nor used
-  a.rows.rows[0].samples = 39;
+  SampleRow discarded = a.samples.rows[0];  // neither counted nor used
+  discarded.discarded = true;
+  discarded.time_us = 1e6;
+  a.samples.rows.push_back(discarded);
   const TimedSet one_discarded = a.set();
   CHECK(compare(one_discarded, one_discarded)[0].interval_from == "samples");
 }
@@ -217,6 +219,28 @@ TEST_CASE("impossible times are refused with file and line") {
   CHECK_NOTHROW(a.set());
   a.samples.rows[5].time_us = 0;
   CHECK_THROWS_WITH(a.set(), ContainsSubstring("samples.csv:7: column time_us"));
+}
+
+TEST_CASE("a row that its own samples contradict is refused; what has no partner is noted") {
+  Run a{.id = "a"};
+  a.add(1, "k", times(1, 100, 0.01));
+  a.add(2, "k", times(2, 100, 0.01));
+  CHECK(a.set().notes.empty());
+  for (Measure ThroughputRow::*figure : {&ThroughputRow::time_us_median, &ThroughputRow::time_us_q1, &ThroughputRow::time_us_q3}) {
+    Run edited = a;
+    ThroughputRow& row = edited.rows.rows[1];
+    *(row.*figure) *= 1.0001;
+    CHECK_THROWS_WITH(edited.set(), ContainsSubstring("run.csv:3: column time_us_") && ContainsSubstring("but its 40 samples in samples.csv give"));
+    CHECK_NOTHROW(edited.set(false));
+  }
+  Run lost = a;
+  std::erase_if(lost.samples.rows, [&](const SampleRow& s) { return s.case_id == case_id(a.rows.rows[1].c); });
+  REQUIRE(lost.set().notes.size() == 1);
+  CHECK(lost.set().notes[0] == "run.csv: 1 rows without samples in samples.csv, the first: line 3");
+  Run orphan = a;  // killed between the two files
+  orphan.rows.rows.pop_back();
+  REQUIRE(orphan.set().notes.size() == 1);
+  CHECK_THAT(orphan.set().notes[0], ContainsSubstring("samples.csv: 1 measurements without a row in run.csv, the first: a c"));
 }
 
 TEST_CASE("two kernels of one file, and the best kernel of each shape") {

@@ -147,15 +147,17 @@ void CsvAppender::append(const std::vector<std::vector<std::string>>& rows) {
 }
 
 void CsvAppender::write_whole(const std::string& bytes) {
-  ssize_t n;
-  do n = ::write(fd_, bytes.data(), bytes.size());
-  while (n < 0 && errno == EINTR);
-  const int error = n < 0 ? errno : ENOSPC;  // a short write to a file: no room
-  if (n != static_cast<ssize_t>(bytes.size())) {
-    truncate(size_bytes_);
-    throw cannot_append(path_, fmt::format("{}; the rows before are whole", std::strerror(error)));
+  for (size_t done = 0; done < bytes.size();) {  // more than once where there is no room: the second says why
+    const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const int error = n < 0 ? errno : ENOSPC;
+      truncate(size_bytes_);
+      throw cannot_append(path_, fmt::format("{}; the rows before are whole", std::strerror(error)));
+    }
+    done += static_cast<size_t>(n);
   }
-  size_bytes_ += n;
+  size_bytes_ += static_cast<long long>(bytes.size());
 }
 
 void CsvAppender::drop_last(size_t rows) {

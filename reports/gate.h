@@ -26,7 +26,7 @@ enum class Rule : int32_t {
   not_passed,          // a red status; the oracle decides, not the baseline
   verdict_lost,        // passed in the baseline, and now declined, skipped or not there
   contract_changed,    // declares more rounding, a weaker promise or another convention than in the baseline
-  check_lost,          // a check that was made and held in the baseline was not made
+  check_lost,          // a check that was made and held in the baseline was not made, or fewer rows were judged
   outputs_unverified,  // the timed outputs are not the checked ones
   impossible_fast,     // faster than the machine can be
   slower,              // beyond max_loss and noise

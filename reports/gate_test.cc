@@ -18,7 +18,8 @@ AccuracyRow accuracy(int h_q, const char* kernel, Status status = Status::pass) 
   row.kernel = kernel;
   row.status = status;
   row.declared = "p=bf16";
-  row.poison_ok = true;
+  row.checks_run = "guards|inputs|poison";
+  row.oracle_rows = 64;
   row.repro = "smla check --kernel " + row.kernel;
   if (status != Status::pass) row.detail = "because";
   return row;
@@ -107,9 +108,19 @@ TEST_CASE("correctness: the oracle decides, the baseline says what must not be l
     CHECK(sides().exit_status() == 1);
   }
   SECTION("a check that is no longer made") {
-    sides.run.rows[0].poison_ok.reset();
+    sides.run.rows[0].checks_run = "guards";
     CHECK(only(sides()).rule == Rule::check_lost);
+    CHECK(only(sides()).text == "made in the baseline and not made now: inputs, poison");
     CHECK(sides().exit_status() == 1);
+  }
+  SECTION("fewer rows are judged") {
+    sides.run.rows[0].oracle_rows = 16;
+    CHECK(only(sides()).rule == Rule::check_lost);
+    CHECK(only(sides()).text == "16 rows judged by the oracle, in the baseline 64");
+    sides.run.rows[0].oracle_rows = 128;
+    CHECK(sides().findings.empty());
+    sides.run.rows[0].rows_unjudged = 65;
+    CHECK(only(sides()).rule == Rule::check_lost);
   }
   SECTION("half a pair") {
     AccuracyRow lse = sides.baseline.rows[0];

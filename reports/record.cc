@@ -29,6 +29,7 @@ std::string to_cell(int value) { return fmt::format("{}", value); }
 std::string to_cell(const Text& value) { return clean_text(value); }
 std::string to_cell(const Count& value) { return value ? fmt::format("{}", *value) : ""; }
 std::string to_cell(const Measure& value) { return value && std::isfinite(*value) && *value >= 0 ? fmt::format("{:.9g}", *value) : ""; }
+std::string to_cell(const Deviation& value) { return value && *value >= 0 ? fmt::format("{:.9g}", *value) : ""; }
 std::string to_cell(const AnyDouble& any) { return any.value ? fmt::format("{:.9g}", *any.value) : ""; }
 std::string to_cell(const Flag& value) { return value ? (*value ? "true" : "false") : ""; }
 std::string to_cell(Tensor value) { return std::string(name_of(value)); }
@@ -45,6 +46,12 @@ void from_cell(const std::string& column, const std::string& cell, Measure& valu
   if (cell.empty()) return;
   value = parse_number<double>(column, cell, kExpected);
   if (!std::isfinite(*value) || *value < 0) bad_cell(column, cell, kExpected);
+}
+void from_cell(const std::string& column, const std::string& cell, Deviation& value) {
+  constexpr const char* kExpected = "a non-negative number with a decimal point, or inf";
+  if (cell.empty()) return;
+  value = parse_number<double>(column, cell, kExpected);
+  if (!(*value >= 0)) bad_cell(column, cell, kExpected);
 }
 void from_cell(const std::string& column, const std::string& cell, AnyDouble& any) {
   if (!cell.empty()) any.value = parse_number<double>(column, cell, "a number with a decimal point");

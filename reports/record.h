@@ -22,6 +22,11 @@ using Count = std::optional<int64_t>;
 using Measure = std::optional<double>;  // finite and not negative; any other value is written as missing and refused on reading
 using Flag = std::optional<bool>;
 
+/// An error: not negative, and inf where an element is finite on one side only.
+struct Deviation : std::optional<double> {
+  using std::optional<double>::optional;
+};
+
 /// `worst_got` and `worst_ref`: any double, nan and inf included.
 struct AnyDouble {
   std::optional<double> value;
@@ -57,10 +62,11 @@ struct AccuracyRow : Common {
   Count oracle_rows, rows_unjudged;
   Text declared, checks_run;
   Count n_elem, n_bad, n_bad_rows, n_nonfinite_mismatch;
-  Measure abs_err_max, rel_err_max, ulp_err_max, cos_diff_worst_row, z_max, z_row_rms_max, z_rms_pooled, z_row_rms_reference, lse_err_max;
+  Deviation abs_err_max, rel_err_max, ulp_err_max, cos_diff_worst_row, z_max, z_row_rms_max, z_rms_pooled, z_row_rms_reference, lse_err_max;
   Text worst_index;
   AnyDouble worst_got, worst_ref;
-  Measure tightest_atol, tightest_rtol, needle_coverage;
+  Deviation tightest_atol;
+  Measure tightest_rtol, needle_coverage;
   Flag poison_ok, guards_ok, outputs_written_ok, determinism_ok, metamorphic_ok;
   Measure oracle_ms, kernel_ms, first_launch_ms;
   Text repro;

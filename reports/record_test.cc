@@ -112,6 +112,7 @@ TEST_CASE("a row comes back as it was written") {
   row.n_bad = int64_t{1} << 53 | 1;
   row.abs_err_max = 1e-7;
   row.z_max = 0.1;
+  row.z_row_rms_max = std::numeric_limits<double>::infinity();
   row.worst_got.value = std::numeric_limits<double>::quiet_NaN();
   row.worst_ref.value = -std::numeric_limits<double>::infinity();
   row.poison_ok = false;
@@ -132,6 +133,7 @@ TEST_CASE("a row comes back as it was written") {
   CHECK(back.oracle_rows == 0);
   CHECK(back.n_bad == (int64_t{1} << 53 | 1));
   CHECK(back.abs_err_max == 1e-7);  // to the last bit
+  CHECK(back.z_row_rms_max == std::numeric_limits<double>::infinity());
   CHECK(std::isnan(back.worst_got.value.value()));
   CHECK(back.worst_ref.value == -std::numeric_limits<double>::infinity());
   CHECK(back.poison_ok == false);

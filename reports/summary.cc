@@ -124,13 +124,14 @@ std::string throughput_table(const std::vector<const ThroughputRow*>& rows) {
 std::string summary_markdown(const SummaryInput& input) {
   const std::vector<Outcome> pairs = outcomes(input.accuracy);
   const std::vector<const ThroughputRow*> timed = latest(input.throughput);
-  int64_t passed = 0, red = 0, declined = 0;
+  int64_t passed = 0, of_nothing = 0, red = 0, declined = 0;
   std::string failures;
   for (const Outcome& pair : pairs) {
     const AccuracyRow& row = pair.worst();
     const auto unexpected = input.unexpected.find(pair_key(row));
     const bool is_unexpected = unexpected != input.unexpected.end();
     passed += row.status == Status::pass && !is_unexpected;
+    of_nothing += row.status == Status::pass && !is_unexpected && row.valid_keys_mean == 0.0;
     if (is_unexpected) failures += failure(row, name_of(row.status), fmt::format("{}. {}", unexpected->second, row.detail), row.repro);
     else if (is_red(row.status)) failures += failure(row, name_of(row.status), row.detail, row.repro);
     else {
@@ -149,6 +150,10 @@ std::string summary_markdown(const SummaryInput& input) {
 
   std::string text =
       fmt::format("# {} / {} passed: {} red, {} unsupported or skipped, {} not run\n\n", passed, planned, red, declined, planned - seen);
+  if (of_nothing > 0)
+    text += fmt::format(
+        "{} of the passed have no valid key in any row: zeros are their right answer, so they show that empty rows are handled and nothing else.\n\n",
+        of_nothing);
   if (!timed.empty()) text += fmt::format("Throughput: {} of {} rows measured.\n\n", timed_passed, timed.size());
   const Common* first = !pairs.empty() ? static_cast<const Common*>(&pairs[0].worst()) : !timed.empty() ? timed[0] : nullptr;
   if (first != nullptr) {

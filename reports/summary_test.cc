@@ -49,6 +49,19 @@ TEST_CASE("it leads with passed / planned, and what was not run counts") {
   CHECK(summary_markdown({}).starts_with("# 0 / 0 passed"));
 }
 
+TEST_CASE("a pass without a valid key is told apart, and an error without a bound is inf") {
+  std::vector<AccuracyRow> rows{row("a", Tensor::out, Status::pass), row("b", Tensor::out, Status::pass), row("c", Tensor::out, Status::fail)};
+  CHECK_THAT(summary_markdown({.accuracy = rows}), !ContainsSubstring("no valid key"));
+  rows[0].valid_keys_mean = 0;
+  rows[1].valid_keys_mean = 0.5;
+  rows[2].valid_keys_mean = 0;
+  rows[1].z_max = 5;
+  rows[2].z_max = std::numeric_limits<double>::infinity();
+  const std::string text = summary_markdown({.accuracy = rows});
+  CHECK_THAT(text, ContainsSubstring("1 of the passed have no valid key in any row"));
+  CHECK_THAT(text, ContainsSubstring("| inf (c) |"));
+}
+
 TEST_CASE("throughput stands beside the dense roof; a reproducer cannot close its fence") {
   ThroughputRow t[2];
   t[0].c = t[1].c = parse_line("decode b=1 s_q=1 h_q=8 s_kv=256 topk=64");
