@@ -21,7 +21,10 @@ says() { grep -qF "$1" "$work/said" || { printf 'FAIL  not said: %s\n' "$1"; fai
 while read -r line; do
   command=${line#- run: }
   case "$command" in
-    scripts/ci/*.sh) [ -x "$top/$command" ] || { echo "FAIL  $command is not there"; failures=$((failures + 1)); } ;;
+    scripts/ci/*.sh)
+      [ -x "$top/$command" ] || { echo "FAIL  $command is not there"; failures=$((failures + 1)); }
+      grep -qF "\`$(basename "$command")\`" "$top/scripts/README.md" || { echo "FAIL  scripts/README.md does not know $command"; failures=$((failures + 1)); }
+      ;;
     'cat reports/out/*/gate.md >> "$GITHUB_STEP_SUMMARY"') ;;
     *) echo "FAIL  the workflow runs what no test does: $command"; failures=$((failures + 1)) ;;
   esac
