@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kWgmmaThreads) multiply_by_wgmma(int rounds, u
     cuda::pin(d);
     cuda::wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) cuda::wgmma_values<false>(d, a + static_cast<uint64_t>(k * 32 >> 4), b + static_cast<uint64_t>(k * 2048 >> 4));
+    for (int k = 0; k < 4; ++k) cuda::wgmma_values<false, 256>(d, a + static_cast<uint64_t>(k * 32 >> 4), b + static_cast<uint64_t>(k * 2048 >> 4));
     cuda::wgmma_commit();
     cuda::wgmma_wait<0>();
     cuda::pin(d);
