@@ -62,9 +62,10 @@ struct SplitWorkspace {
 struct SplitBody {
   static const char* refuses(const Call&) { return nullptr; }
 
-  /// num_splits, or by the job: rows are split, 256 keys at least and at most 8 ways, where there are few of them.
+  /// num_splits, but no more than a row can have keys; or by the job: rows are split, 256 keys at least and at most 8 ways, where there are few of
+  /// them.
   static int splits(const Call& c) {
-    if (c.p.num_splits > 0) return c.p.num_splits;
+    if (c.p.num_splits > 0) return static_cast<int>(std::clamp<int64_t>(c.max_keys(), 1, c.p.num_splits));
     if (c.config.own_splits == OwnSplits::one || int64_t{c.p.b} * c.p.s_q >= 16) return 1;
     return static_cast<int>(std::clamp<int64_t>(c.max_keys() / 256, 1, 8));
   }
@@ -98,7 +99,7 @@ struct SplitBody {
   template <class S>
   static void attend(const S& s, const Call& c, const Row& row, Range range, const Thread& mine) {
     const int heads = SplitWorkspace::padded_heads(c), d_qk = c.p.d_qk, d_v = c.p.d_v;
-    for (int h = 0; h < heads; ++h) {
+    for (int h = 0; h < heads && range.begin < range.end; ++h) {
       if (h < c.p.h_q) mine.q_scale[h] = s.load_q(c, row, h, mine.q + h * d_qk);
       else std::fill_n(mine.q + h * d_qk, d_qk, 0.f);
     }
