@@ -3,7 +3,10 @@
 // here; `smla selftest --rules` tells how they fare. Whole-tensor figures are what those rules ask for.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "harness/compare_rows.h"
 
@@ -15,10 +18,15 @@ struct PublishedRule {
 };
 std::span<const PublishedRule> published_rules();
 
+/// sum_i p_i |v_id| by (t, h) of one case, sink left out. Shape: [d_v]. One of the rules wants it, and it costs the row's products: once for all
+/// kernels.
+using Magnitudes = std::map<std::pair<int64_t, int32_t>, std::vector<double>>;
+
 /// All of them over one kernel's answer to one case, row after row.
 class PublishedRules {
  public:
-  void add(const ComparedRow& row, const RowStats& stats);
+  /// `magnitudes` of the same case, filled here.
+  void add(const ComparedRow& row, const RowStats& stats, Magnitudes& magnitudes);
   /// `rule`: index into published_rules().
   bool accepts(size_t rule) const;
 

@@ -12,6 +12,7 @@
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
+#include "harness/suite_cover.h"
 #include "kernels/mutants/mutant.h"
 #include "kernels/registry.h"
 #include "reference/parallel.h"
@@ -42,8 +43,8 @@ WorkerOptions worker_with(int gpu) {
   return options;
 }
 
-RowHook watching(PublishedRules& rules) {
-  return [&rules](const ComparedRow& row, RowStats& stats) { rules.add(row, stats); };
+RowHook watching(PublishedRules& rules, Magnitudes& magnitudes) {
+  return [&](const ComparedRow& row, RowStats& stats) { rules.add(row, stats, magnitudes); };
 }
 
 bool ended_badly(const PairResult& pair) {
@@ -55,8 +56,6 @@ bool hostile(Pattern pattern) {
                                   Pattern::padded,          Pattern::stale_tail,          Pattern::page_straddling, Pattern::far};
   return std::find(std::begin(kHostile), std::end(kHostile), pattern) != std::end(kHostile);
 }
-
-int64_t work(const Case& c) { return c.tokens() * c.h_q * c.topk; }
 
 int rank(const Case& c) {
   const bool exact = c.values == Values::needle || c.values == Values::tracer || c.values == Values::exact_mean;
@@ -77,10 +76,6 @@ std::optional<Case> cut(Case c, uint64_t seed) {
     validate(c);
   } catch (const UsageError&) { return {}; }
   return c;
-}
-
-bool for_a_cpu(const PlannedCase& planned) {
-  return std::find(planned.suite_case.tags.begin(), planned.suite_case.tags.end(), "gpu") == planned.suite_case.tags.end();
 }
 
 }  // namespace
@@ -152,7 +147,7 @@ void HealthyFigures::add(const RowFigures& figures) {
 
 Selftest::Selftest(const Options& options, int jobs, std::vector<PlannedCase> plan, std::vector<Planted> planted, int gpu)
     : options_(options), jobs_(jobs), gpu_(gpu), start_s_(now_s()), plan_(std::move(plan)), planted_(std::move(planted)) {
-  std::erase_if(plan_, [](const PlannedCase& planned) { return !for_a_cpu(planned); });
+  std::erase_if(plan_, [](const PlannedCase& planned) { return tagged(planned, "gpu"); });
   if (plan_.empty()) throw NothingMatched("every case is tagged gpu: nothing for the CPU kernels that carry the defects");
   likeliest_killers_first(plan_);
   for (int job = 0; job < jobs_; ++job) healthy_workers_.push_back(std::make_unique<Worker>(worker_with(gpu_)));
@@ -191,8 +186,9 @@ void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool
   }
   JudgeOptions options = judge_options(defect ? "none" : options_.checks);
   std::vector<PublishedRules> rules(asked.size());
+  Magnitudes magnitudes;
   if (defect) options.row_hook = [&](size_t, bool) { return defect; };
-  else if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel]) : nullptr; };
+  else if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel], magnitudes) : nullptr; };
   const CaseResult result = judge_case(planned, candidates, options);
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < result.pairs.size(); ++i) {
@@ -200,7 +196,7 @@ void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool
     for (size_t rule = 0; rule < p.rule_cells.size(); ++rule) p.rule_cells[rule] += !rules[i].accepts(rule) || ended_badly(result.pairs[i]);
     const std::vector<std::string> by = noticed_by(result.pairs[i]);
     if (by.empty()) continue;
-    p.row[case_id(planned.c())] = by;
+    p.row[case_id(planned.c())] = {by, result.pairs[i].decision.detail()};
     p.hung |= by.front() == name_of(Status::timeout);
     if (p.killed()) continue;
     p.killed_by = by.front();
@@ -214,7 +210,8 @@ void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::st
   for (const std::string& name : names) candidates.push_back(candidate(name, worker));
   JudgeOptions options = judge_options(list);
   std::vector<PublishedRules> rules(names.size());
-  if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel]) : nullptr; };
+  Magnitudes magnitudes;
+  if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel], magnitudes) : nullptr; };
   const CaseResult result = judge_case(planned, candidates, options);
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < result.pairs.size(); ++i) {
@@ -241,7 +238,12 @@ void Selftest::hunt(bool stop) {
   std::vector<Planted*> all;
   for (Planted& p : planted_)
     if (!stop || p.exempt.empty()) all.push_back(&p);
-  for (const PlannedCase& planned : plan_) {
+  std::vector<const PlannedCase*> order;
+  for (const PlannedCase& planned : plan_) order.push_back(&planned);
+  if (!stop)  // the longest first, so that no core waits for the last one
+    std::stable_sort(order.begin(), order.end(), [](const PlannedCase* a, const PlannedCase* b) { return work(a->c()) > work(b->c()); });
+  for (const PlannedCase* next : order) {
+    const PlannedCase& planned = *next;
     if (const auto found = known.find(to_line(planned.c())); found != known.end())
       first.emplace_back([this, &planned, asked = found->second](int) { ask(planned, asked, true); });
     first.emplace_back([this, &planned, &built_in](int job) { ask_healthy(planned, built_in, options_.checks, *healthy_workers_[job]); });
@@ -309,7 +311,7 @@ std::vector<const Planted*> Selftest::survivors() const {
 }
 
 std::vector<std::vector<const Planted*>> Selftest::alike() const {
-  std::map<std::map<std::string, std::vector<std::string>>, std::vector<const Planted*>> by_row;
+  std::map<std::map<std::string, Cell>, std::vector<const Planted*>> by_row;
   for (const Planted& p : planted_) by_row[p.row].push_back(&p);
   std::vector<std::vector<const Planted*>> groups;
   for (const auto& [row, group] : by_row)
@@ -333,22 +335,23 @@ Table Selftest::rules() const {
       "smla, rows alone",
       [&](const Planted& p) {
         return std::count_if(p.row.begin(), p.row.end(),
-                             [&](const auto& cell) { return std::any_of(cell.second.begin(), cell.second.end(), numbers); });
+                             [&](const auto& cell) { return std::any_of(cell.second.by.begin(), cell.second.by.end(), numbers); });
       },
       std::count_if(false_alarms_.begin(), false_alarms_.end(), [](const FalseAlarm& alarm) { return alarm.by_rows; }),
       "the error budget of every element and row, exact families, lse (reference/README.md)");
-  add(
-      "smla", [](const Planted& p) { return static_cast<int64_t>(p.row.size()); }, static_cast<int64_t>(false_alarms_.size()),
-      "the same, and the checks");
+  if (options_.checks != "none")
+    add(
+        "smla", [](const Planted& p) { return static_cast<int64_t>(p.row.size()); }, static_cast<int64_t>(false_alarms_.size()),
+        "the same, and the checks");
   return table;
 }
 
 std::string Selftest::matrix_csv() const {
   std::map<std::string, std::string> lines;
   for (const PlannedCase& planned : plan_) lines[case_id(planned.c())] = to_line(planned.c());
-  Table table{{"kernel", "case_id", "case", "noticed_by"}, {}};
+  Table table{{"kernel", "case_id", "case", "noticed_by", "detail"}, {}};
   for (const Planted& p : planted_)
-    for (const auto& [id, by] : p.row) table.add({p.name, id, lines.at(id), fmt::format("{}", fmt::join(by, "|"))});
+    for (const auto& [id, cell] : p.row) table.add({p.name, id, lines.at(id), fmt::format("{}", fmt::join(cell.by, "|")), cell.detail});
   return table.csv();
 }
 
@@ -360,15 +363,23 @@ std::string Selftest::killers_csv() const {
 }
 
 std::string Selftest::cases_csv() const {
-  Table table{{"case_id", "case", "noticed", "alone"}, {}};
+  std::vector<Coverable> defects;
   for (const PlannedCase& planned : plan_) {
-    int noticed = 0, alone = 0;
-    for (const Planted& p : planted_) {
-      const bool here = p.row.count(case_id(planned.c())) > 0;
-      noticed += here;
-      alone += here && p.row.size() == 1;
-    }
-    table.add({case_id(planned.c()), to_line(planned.c()), fmt::format("{}", noticed), fmt::format("{}", alone)});
+    Coverable& cover = defects.emplace_back();
+    cover.work = work(planned.c());
+    cover.wanted = tagged(planned, "time");
+    for (const Planted& p : planted_)
+      if (p.row.count(case_id(planned.c())) > 0) cover.elements.insert(p.name + " " + std::string(name_of(planned.c().kv_format)));
+  }
+  std::vector<Coverable> all = defects;
+  for (size_t i = 0; i < plan_.size(); ++i) all[i].elements.merge(axis_values(plan_[i].c()));
+  const std::vector<size_t> adds_defects = greedy_cover(defects), adds = greedy_cover(all);
+  Table table{{"case_id", "case", "noticed", "alone", "adds_defects", "adds"}, {}};
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const auto alone =
+        std::count_if(planted_.begin(), planted_.end(), [&](const Planted& p) { return p.row.size() == 1 && p.row.count(case_id(plan_[i].c())); });
+    table.add({case_id(plan_[i].c()), to_line(plan_[i].c()), fmt::format("{}", defects[i].elements.size()), fmt::format("{}", alone),
+               fmt::format("{}", adds_defects[i]), fmt::format("{}", adds[i])});
   }
   return table.csv();
 }

@@ -27,13 +27,20 @@ void likeliest_killers_first(std::vector<PlannedCase>& plan);
 /// and nothing else: a kernel that is missing here, or survives its line, is asked every case.
 const std::map<std::string, std::string>& known_killers();
 
+/// What became of a planted kernel in one case where something noticed it.
+struct Cell {
+  std::vector<std::string> by;  // noticed_by()
+  std::string detail;           // what is said of it: how far it goes, the first wrong element, how it crashed
+  auto operator<=>(const Cell&) const = default;
+};
+
 /// A kernel that must not be green, and what became of it.
 struct Planted {
   std::string name, what;
   std::string exempt;  // why no case of ordinary size shows it; it is asked all the same, unless the hunt stops at the first that notices
   std::string killed_by, killing_case;
   double killed_at_s = 0;                                                    // after the start of the hunt
-  std::map<std::string, std::vector<std::string>> row;                       // of the matrix: who noticed it, by case_id; only where somebody did
+  std::map<std::string, Cell> row;                                           // of the matrix, by case_id
   std::vector<int> rule_cells = std::vector<int>(published_rules().size());  // cases in which each published rule rejects it
   bool alone = false;                                                        // a fake: it may spoil its worker for whoever comes after it
   bool hung = false;                                                         // it is not asked again: each answer costs a deadline
@@ -91,11 +98,13 @@ class Selftest {
   /// Acceptance rules in use, ours last, on the base runs of hunt(): planted defects noticed in some case, cells of the matrix, and healthy (kernel,
   /// case) rejected. A planted kernel that crashes or hangs is noticed by all.
   Table rules() const;
-  /// Columns: kernel, case_id, case, noticed_by. One row a cell in which something noticed.
+  /// Columns: kernel, case_id, case, noticed_by, detail. One row a cell in which something noticed.
   std::string matrix_csv() const;
   /// Columns: kernel, noticed_by, case: the form of known_killers().
   std::string killers_csv() const;
-  /// Columns: case_id, case, noticed, alone: how many planted kernels the case exposes, and how many no other case does.
+  /// What a suite can do without. Columns: case_id, case, noticed, alone, adds_defects, adds: how many planted kernels the case exposes; how many no
+  /// other case does; for how many (planted kernel, KV format) a greedy cover of all takes it, since a kernel may take one format only; and for how
+  /// many elements one that also wants every value of the axes. 0 = the cover does without it. Cases that are timed are in both.
   std::string cases_csv() const;
   /// Columns: kv_format, values, pairs, z_max, row_rms, row_rms_share, pooled_rms, lse_ratio.
   std::string healthy_csv() const;

@@ -27,7 +27,8 @@ bool accepted(const char* rule, double error, double lse_error = 0, double ref =
   RowStats stats;
   stats.lse_err = lse_error;
   PublishedRules rules;
-  rules.add({in, 0, 0, out, 10.0, expected}, stats);
+  Magnitudes magnitudes;
+  rules.add({in, 0, 0, out, 10.0, expected}, stats, magnitudes);
   for (size_t i = 0; i < published_rules().size(); ++i)
     if (published_rules()[i].name == std::string_view(rule)) return rules.accepts(i);
   throw std::logic_error("no such rule");

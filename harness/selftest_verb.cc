@@ -24,8 +24,8 @@ std::string fate(const Planted& p) { return p.killed() ? p.killed_by : p.exempt.
 Table matrix(const Selftest& selftest) {
   std::vector<std::string> columns;
   for (const Planted& p : selftest.planted())
-    for (const auto& [id, by] : p.row)
-      for (const std::string& name : by)
+    for (const auto& [id, cell] : p.row)
+      for (const std::string& name : cell.by)
         if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
   Table table{{"planted", "cases"}, {}};
   table.titles.insert(table.titles.end(), columns.begin(), columns.end());
@@ -33,7 +33,7 @@ Table matrix(const Selftest& selftest) {
     std::vector<std::string> cells{p.name, fmt::format("{}", p.row.size())};
     for (const std::string& column : columns) {
       const auto count = std::count_if(p.row.begin(), p.row.end(), [&](const auto& cell) {
-        return std::find(cell.second.begin(), cell.second.end(), column) != cell.second.end();
+        return std::find(cell.second.by.begin(), cell.second.by.end(), column) != cell.second.by.end();
       });
       cells.push_back(count == 0 ? "" : fmt::format("{}", count));
     }
@@ -53,7 +53,7 @@ void print_killers(const Selftest& selftest) {
 
 int verb_selftest(int argc, char** argv) {
   Options options;
-  options.case_timeout_s = 30;  // a kernel that never returns costs this once; 65600 query tokens take one thread of a busy machine ten
+  options.case_timeout_s = 30;  // a kernel that never returns costs this once
   SelftestFlags flags;
   if (!parse_flags(flags, options, argc, argv)) return kAllGreen;
   std::string why_no_gpu;

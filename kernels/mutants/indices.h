@@ -201,9 +201,9 @@ struct SkippedTileReadsScratch final : Steps {  // no score is written for a til
     return value;
   }
 };
-struct StaleKey final : Steps {  // the last key of a tile is not waited for: the buffer still holds the tile before
+struct StaleKey final : Steps {  // from the second tile on the last key is not waited for: the buffer still holds the tile before
   void load(const Call& c, const Row& row, int64_t i, const Key& key, Side side, float* values, float* scale) const override {
-    if (i % kTile != kTile - 1) Steps::load(c, row, i, key, side, values, scale);
+    if (i < kTile || i % kTile != kTile - 1) Steps::load(c, row, i, key, side, values, scale);
   }
 };
 struct TopkLengthOneTooLong final : Steps {

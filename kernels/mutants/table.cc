@@ -78,7 +78,7 @@ const Mutant kTable[] = {
     {"mut_hangs_on_invalid_tile", kSplit, plant<HangsOnInvalidTile>(), "waits for a tile that has no valid entry", "tenstorrent/tt-metal#45079"},
     {"mut_skipped_tile_reads_scratch", kSplit, plant<SkippedTileReadsScratch>(), "scores of a tile without keys are not written, but read",
      "openvinotoolkit/openvino#33814"},
-    {"mut_stale_key", kSplit, plant<StaleKey>(), "the last key of a tile is read before it was loaded", "sgl-project/sglang#39124"},
+    {"mut_stale_key", kSplit, plant<StaleKey>(), "from the second tile on the last key is read before it was loaded", "sgl-project/sglang#39124"},
 
     // ---- lengths, tables, arguments
     {"mut_topk_length_ignored", kSplit, plant<TopkLengthIgnored>(), "every entry that looks valid is used", "vllm-project/vllm#36616"},
