@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -502,7 +503,8 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
     CHECK(lane.stop_reason == "noise");
     CHECK((request.lanes[i].cold ? lane.cold_ratio >= 1 : lane.cold_ratio == 0));
     if (i < 2) CHECK(lane.out_hash == answered);
-    for (double us : lane.time_us) CHECK((i < 2 ? us > 2000 : us < 2000));
+    const double least_us = *std::min_element(lane.time_us.begin(), lane.time_us.end());  // any other may have lost its core meanwhile
+    CHECK((least_us > 2000) == (i < 2));
   }
   CHECK(reply.lanes[4].status == Status::crash);
   CHECK_THAT(reply.lanes[4].detail, ContainsSubstring("tile count 0"));
