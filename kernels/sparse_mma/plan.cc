@@ -41,7 +41,7 @@ const MmaInstance& choose_instance(const smla_problem& p, int64_t tokens) {
 int choose_splits(const smla_problem& p, const MmaPlan& plan, int64_t tokens, int64_t max_entries) {
   const int64_t units = tokens * plan.head_blocks, one_each = p.sm_count / units;
   const bool bound_by_rows = p.kv_format != SMLA_KV_FP8_656 || p.h_q <= 8;  // not by instructions: then one block an SM keeps up
-  const int64_t by_wave = one_each * (bound_by_rows ? 512 : 128) >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
+  const int64_t by_wave = one_each * (bound_by_rows ? 1024 : 128) >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
   const int64_t by_list = max_entries / std::max(32, 16 * plan.head_blocks);
   const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));

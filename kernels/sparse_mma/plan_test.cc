@@ -57,6 +57,7 @@ TEST_CASE("the H200's measured choices") {
     is(1, 8, 64, MergeBy::kernel);  // 32 entries a block
     is(8, 8, 16, MergeBy::kernel);  // one block an SM
     is(32, 8, 4, MergeBy::kernel);
+    is(64, 8, 2, MergeBy::cluster);
     is(128, 8, 2, MergeBy::cluster);
     is(1, 16, 64, MergeBy::kernel);  // two blocks of 8 heads, 128 blocks in all
     is(8, 16, 16, MergeBy::kernel);
