@@ -478,7 +478,7 @@ TEST_CASE("a daemon that a kernel started does not outlive its worker") {
   CHECK(processes() < before);  // the worker went as well
 }
 
-TEST_CASE("timing needs the tensors once, and twice the last-level cache") {
+TEST_CASE("timing needs the tensors once") {
   Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
   TimeRequest request;
   request.c = parse_line("decode b=1 s_q=1 h_q=4 s_kv=131072 topk=64");
@@ -488,7 +488,8 @@ TEST_CASE("timing needs the tensors once, and twice the last-level cache") {
   CAPTURE(reply.detail, reply.l2_bytes, w.peak_bytes());
   REQUIRE(reply.status == Status::pass);
   const int64_t tensors = tensor_bytes(make_inputs(request.c));
-  if (!kSanitized) CHECK(w.peak_bytes() <= tensors * 3 / 2 + (int64_t{64} << 20) + 2 * reply.l2_bytes);
+  const int64_t read_over = reply.lanes.at(0).cold_ratio > 0 ? 2 * reply.l2_bytes : 0;  // where the cache has to be passed
+  if (!kSanitized) CHECK(w.peak_bytes() <= tensors * 3 / 2 + (int64_t{64} << 20) + read_over);
   CHECK(w.peak_bytes() > tensors);
 }
 
@@ -516,7 +517,8 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
     CHECK(lane.round.size() == lane.time_us.size());
     CHECK(lane.round.back() == 5);  // nobody had two samples in a round
     CHECK(lane.stop_reason == "noise");
-    CHECK((request.lanes[i].cold ? lane.cold_ratio >= 1 : lane.cold_ratio == 0));
+    // Most CPUs take the inputs out of their caches; others pass them.
+    CHECK((lane.cold_ratio == 0 || (request.lanes[i].cold && lane.cold_ratio >= 1)));
     if (i < 2) CHECK(lane.out_hash == answered);
     const double least_us = *std::min_element(lane.time_us.begin(), lane.time_us.end());  // any other may have lost its core meanwhile
     CHECK((least_us > 2000) == (i < 2));
