@@ -100,9 +100,11 @@ class CaseJudge {
     inputs_.clear();
     const std::vector<std::pair<Subject*, Take*>> order = launch_order();
     const int64_t needed = std::count_if(order.begin(), order.end(), [](const auto& entry) { return entry.second->rows_needed; });
-    // Rows wait for the oracle, or to be held against others. Where there is neither, each answer is judged as it comes.
-    const bool waits = !needs_no_oracle(base_->c.values) ||
-                       std::any_of(order.begin(), order.end(), [](const auto& e) { return e.second->rows_needed && e.second->bits_promised; });
+    // Rows wait for the oracle, or to be held against the base run's. Where there is neither, each answer is judged as it comes.
+    const bool waits = !needs_no_oracle(base_->c.values) || std::any_of(order.begin(), order.end(), [](const auto& entry) {
+      const Take& take = *entry.second;
+      return take.rows_needed && (take.bits_promised || !take.run.variant.perturb.empty());
+    });
     const int64_t held = waits ? needed : 1;
     const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4) * std::max<int64_t>(held, 1);
     const size_t chunk =
