@@ -537,7 +537,8 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
   REQUIRE(beside.lanes.size() == 2);
   CHECK(beside.lanes[0].stop_reason == "max_time");
   CHECK(beside.lanes[1].stop_reason == "kernels_done");
-  CHECK(std::ssize(beside.lanes[1].time_us) - std::ssize(beside.lanes[0].time_us) <= 1);
+  CHECK(std::ssize(beside.lanes[1].time_us) - std::ssize(beside.lanes[0].time_us) <=
+        2);  // one where it came first in the last round, and the closing one
   request.lanes = {{Lane::Work::kernel, "write_inputs", false, false}};
   const TimeReply changed = worker().time(request);
   CHECK(changed.status == Status::crash);
