@@ -248,12 +248,13 @@ void Selftest::hunt(bool stop) {
       first.emplace_back([this, &planned, asked = found->second](int) { ask(planned, asked, true); });
     first.emplace_back([this, &planned, &built_in](int job) { ask_healthy(planned, built_in, options_.checks, *healthy_workers_[job]); });
     for (size_t from = 0; from < all.size(); from += kAtOnce)
-      rest.emplace_back([this, &planned, stop, asked = std::vector(all.begin() + from, all.begin() + std::min(from + kAtOnce, all.size()))](int) {
-        ask(planned, asked, stop);
-      });
+      (stop ? rest : first)
+          .emplace_back([this, &planned, stop, asked = std::vector(all.begin() + from, all.begin() + std::min(from + kAtOnce, all.size()))](int) {
+            ask(planned, asked, stop);
+          });
   }
   watch_rules_ = !stop;
-  run("healthy kernels and known killers", first);
+  run(stop ? "healthy kernels and known killers" : "questions", first);
   run("questions to planted defects", rest);
   watch_rules_ = false;
 }

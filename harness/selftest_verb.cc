@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "harness/cuda/gpu_probe.h"
@@ -61,7 +62,13 @@ int verb_selftest(int argc, char** argv) {
   const int gpu = probe_gpu(ordinal, why_no_gpu) ? ordinal : -1;
   if (gpu < 0) fmt::print("without the defects of GPU kernels: {}\n", why_no_gpu);
   if (flags.jobs == 0) flags.jobs = gpu >= 0 ? 1 : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  Selftest selftest(options, flags.jobs, plan_cases(options), planted_kernels(options.kernels, gpu >= 0), gpu);
+  std::vector<PlannedCase> plan = plan_cases(options);
+  if (flags.rules && options.suites.empty() && options.cases_files.empty() && options.case_lines.empty()) {  // the sample: what exposed something
+    std::set<std::string> sample;
+    for (const auto& [kernel, line] : known_killers()) sample.insert(line);
+    std::erase_if(plan, [&](const PlannedCase& planned) { return sample.count(to_line(planned.c())) == 0; });
+  }
+  Selftest selftest(options, flags.jobs, std::move(plan), planted_kernels(options.kernels, gpu >= 0), gpu);
   const std::string folder = report_folder(options, "cpu_x86_64");
   watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
