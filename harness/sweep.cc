@@ -140,8 +140,8 @@ class Lanes {
   int64_t peak_bytes() const { return job_.session.workers_peak_bytes() + (beside_ ? beside_->workers_peak_bytes() : 0); }
 
  private:
-  static constexpr size_t kLanes = 2, kAhead = 32;  // so many cases may be answered before one that takes long
-  static constexpr double kLarge_bytes = 16 << 20;  // of a case's tensors
+  static constexpr size_t kLanes = 2, kAhead = 128;  // so many cases may be answered before one that takes long
+  static constexpr double kLarge_bytes = 16 << 20;   // of a case's tensors
   static constexpr int64_t kIdle = std::numeric_limits<int64_t>::max();
 
   struct Answer {
