@@ -25,10 +25,17 @@ while read -r line; do
       [ -x "$top/$command" ] || { echo "FAIL  $command is not there"; failures=$((failures + 1)); }
       grep -qF "\`$(basename "$command")\`" "$top/scripts/README.md" || { echo "FAIL  scripts/README.md does not know $command"; failures=$((failures + 1)); }
       ;;
-    'cat reports/out/*/gate.md >> "$GITHUB_STEP_SUMMARY"') ;;
+    'find reports/out -name gate.md -exec cat {} + >> "$GITHUB_STEP_SUMMARY"') ;;
     *) echo "FAIL  the workflow runs what no test does: $command"; failures=$((failures + 1)) ;;
   esac
 done < <(grep -E '^ *- run: ' "$top/scripts/ci/github_actions.yml")
+
+# What a committed baseline holds, the job without flags runs: else every pair of it would be lost.
+for suite in $(python3 -c '
+import csv, sys
+print(*sorted({row["suite"] for path in sys.argv[1:] for row in csv.DictReader(open(path))}))' "$top"/reports/baselines/*/accuracy.csv "$top"/reports/baselines/*/throughput.csv); do
+  grep -qF -- "--suite $suite " "$top/scripts/ci/gpu.sh" || { echo "FAIL  gpu.sh does not run suite $suite of the baseline"; failures=$((failures + 1)); }
+done
 
 case_line='decode b=2 s_q=1 h_q=8 s_kv=256 topk=64'
 run=(--case "$case_line" --kernel cpu_naive --max-time 0.05)
