@@ -73,9 +73,14 @@ __device__ inline const uint8_t* row_of(const GatherJob& job, uint32_t i) {
   if (slot >= job.num_slots) return nullptr;
   return job.kv + int64_t{slot / job.page_size} * job.page_stride_bytes + int64_t{slot % job.page_size} * job.row_bytes;
 }
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+constexpr int kThreadsPerSm = 1536;
+#else
+constexpr int kThreadsPerSm = 2048;
+#endif
 /// One warp a row, as many warps as fit; the next row is looked up while this one is on its way. Unit: what a lane loads at once; divides row_bytes.
 template <class Unit>
-__global__ void __launch_bounds__(256, 8) gather_rows(GatherJob job, uint32_t* sink) {
+__global__ void __launch_bounds__(256, kThreadsPerSm / 256) gather_rows(GatherJob job, uint32_t* sink) {
   constexpr int kMost = (1152 + 32 * int{sizeof(Unit)} - 1) / (32 * int{sizeof(Unit)});
   const uint32_t warps = static_cast<uint32_t>(all_threads() / 32), total = job.tokens * job.topk, units = job.row_bytes / sizeof(Unit);
   const uint32_t lane = threadIdx.x % 32;
