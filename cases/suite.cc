@@ -225,6 +225,9 @@ Suite parse_suite(std::string_view text, const std::string& origin) {
 
 Suite load_suite_file(const std::string& path) {
   if (std::filesystem::is_directory(path)) throw UsageError(fmt::format("{}: is a directory", path));
+  if (std::error_code error;
+      std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error) && !std::filesystem::is_fifo(path, error))
+    throw UsageError(path + ": is no regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UsageError(fmt::format("{}: {}", path, strerror(errno)));
   std::ostringstream text;

@@ -82,6 +82,10 @@ void add_checking(CLI::App& app, Options& options) {
   add_word(app, "--accept", options.accept, {"declared", "reference"}, "judge by the precision a kernel declares, or by the reference declaration");
 }
 
+/// CLI11's own ranges let NaN through.
+const CLI::Validator kFinite(
+    [](std::string& text) { return text.find_first_of("nN") == std::string::npos ? std::string() : "'" + text + "' is not a finite number"; }, "");
+
 void add_timing(CLI::App& app, Options& options) {
   app.option_defaults()->group("Timing");
   add_word(app, "--cache", options.cache, {"cold", "warm", "both"}, "state of the cache before a timed call");
@@ -90,9 +94,10 @@ void add_timing(CLI::App& app, Options& options) {
            [&](const std::string& s) { options.min_samples = static_cast<int>(parse_count("--min-samples", s, 1)); });
   app.add_option("--max-noise", options.max_noise,
                  "stop when half the median's 95 % interval is under this share of it (0.005 on a GPU, 0.02 on a CPU)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0) & kFinite);
   app.add_option("--max-time", options.max_time_s, "stop after so many seconds a kernel, timing and cache state of a case")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(kFinite);
   app.add_option("--benchmark_out", options.benchmark_out, "as in Google Benchmark")->type_name("FILE");
   app.add_option("--benchmark_format", options.benchmark_format, "as in Google Benchmark")->type_name("console|json|csv");
   app.add_option("--benchmark_filter", options.benchmark_filter, "as in Google Benchmark")->type_name("REGEX");
@@ -240,7 +245,8 @@ bool parse_flags(CompareFlags& flags, int argc, char** argv) {
   app.add_option("a", flags.a, "a throughput.csv, the folder that holds one, or a kernel")->required();
   app.add_option("b", flags.b, "what is compared with it")->required();
   app.add_option("--in", flags.in, "the report that the two kernels are in (default: the only one under reports/out)")->type_name("DIR");
-  app.add_option("--margin", flags.margin, "a difference surely larger than this fraction is faster or slower")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--margin", flags.margin, "a difference surely larger than this fraction is faster or slower")
+      ->check(CLI::Range(0.0, 1.0) & kFinite);
   app.add_option("--csv", flags.csv, "write the table as CSV too; - is stdout, instead of the text")->type_name("FILE");
   app.add_option("--markdown", flags.markdown, "write the tables as Markdown too")->type_name("FILE");
   return parse(app, argc, argv);
@@ -250,7 +256,7 @@ bool parse_flags(GateFlags& flags, int argc, char** argv) {
   CLI::App app("a run against a reviewed baseline: exit status 1 is correctness red, 2 throughput red", argv[0]);
   app.add_option("--baseline", flags.baseline, "reports/baselines/<arch>: the reviewed reports")->required()->type_name("DIR");
   app.add_option("--out", flags.out, "the run: DIR, or DIR/<arch>")->type_name("DIR");
-  app.add_option("--max-loss", flags.max_loss, "slower by more than this fraction is red")->check(CLI::Range(0.0, 10.0));
+  app.add_option("--max-loss", flags.max_loss, "slower by more than this fraction is red")->check(CLI::Range(0.0, 10.0) & kFinite);
   app.add_option("--noise-factor", flags.noise_factor, "... if it is also more than so many times the pair's A/A noise")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--known-issues", flags.known_issues, "what may be red for now (default: known_issues.toml in the baseline)")

@@ -12,9 +12,14 @@
 namespace smla {
 namespace {
 
+// std::regex recurses once a character, of the pattern and of the line: beyond these its stack would end.
+constexpr size_t kLongestPattern = 1000, kLongestLine = 8192;
+
 std::vector<std::regex> compile(const char* flag, const std::vector<std::string>& patterns) {
   std::vector<std::regex> out;
   for (const std::string& pattern : patterns) {
+    if (pattern.size() > kLongestPattern)
+      throw UsageError(fmt::format("{}: {} characters are too long for a regular expression, {} at most", flag, pattern.size(), kLongestPattern));
     try {
       out.emplace_back(pattern, std::regex::ECMAScript | std::regex::optimize);
     } catch (const std::regex_error& e) { throw UsageError(fmt::format("{} '{}': {}", flag, pattern, e.what())); }
@@ -89,6 +94,9 @@ std::vector<PlannedCase> plan_cases(const Options& options) {
   std::set<std::string> seen;
   std::erase_if(plan, [&](const PlannedCase& planned) {
     const std::string line = to_line(planned.c());
+    if (line.size() > kLongestLine && !(keep.empty() && drop.empty()))
+      throw UsageError(
+          fmt::format("--filter, --skip: a case of {} characters is too long for a regular expression, {} at most", line.size(), kLongestLine));
     for (const std::regex& regex : keep)
       if (!std::regex_search(line, regex)) return true;
     for (const std::regex& regex : drop)
