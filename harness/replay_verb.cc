@@ -102,8 +102,9 @@ class Replay {
       Ranked ranked;
       ranked.stats = judge_row(block, r, call_.in, judged_by_, c.num_splits != 1, row, lse.empty() ? 0 : lse[static_cast<size_t>(r)]);
       const RowStats& s = ranked.stats;
-      ranked.share = std::max({s.judged ? s.z_max / 6 : 0.0, s.judged && s.rms_limit > 0 ? s.rms / s.rms_limit : 0.0, lse.empty() ? 0.0 : s.lse_ratio,
-                               s.n_bad + s.n_nonfinite_mismatch > 0 ? 1e9 : 0.0});
+      ranked.share =
+          std::max({s.judged ? s.z_max / 6 : 0.0, s.judged && s.rms_limit > 0 ? s.rms / s.rms_limit : 0.0, lse.empty() ? 0.0 : s.lse_ratio});
+      ranked.share += s.n_nonfinite_mismatch > 0 ? 1e18 : s.n_bad > 0 ? 1e9 : 0;  // rows with wrong elements first, the worst of them in front
       ranked.t = tokens[static_cast<size_t>(r / c.h_q)];
       ranked.h = static_cast<int32_t>(r % c.h_q);
       ranked.want = block.out(r, s.z_argmax);

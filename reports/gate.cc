@@ -274,7 +274,7 @@ std::string gate_markdown(const GateResult& result) {
   std::string text =
       fmt::format("# Gate {}\n\n{} / {} pairs passed ({} not in the baseline), {} / {} times no slower than allowed.\n",
                   kVerdicts[result.exit_status()], result.pairs_passed, result.pairs, result.pairs_fresh, result.times_same_or_faster, result.times);
-  if (result.times > 0)
+  if (result.detectable_max > 0)  // 0: no pair has an interval
     text += fmt::format("Slowdowns that would have been seen with 80 % power: {:.1f} % (median of the cases), {:.1f} % (worst case).\n",
                         100 * result.detectable_median, 100 * result.detectable_max);
   static constexpr const char* kTitles[] = {"Red", "Known issues", "Reported"};

@@ -191,6 +191,9 @@ TEST_CASE("throughput: red beyond the allowed loss and beyond noise") {
     CHECK(only(sides()).rule == Rule::ambiguous);
     CHECK(sides().exit_status() == 0);
     CHECK(sides().detectable_max > 0.2);
+    CHECK_THAT(gate_markdown(sides()), ContainsSubstring("80 % power"));
+    sides.old_times[0].samples = 1;  // no interval, so nothing is said of what it could have seen
+    CHECK_THAT(gate_markdown(sides()), !ContainsSubstring("80 % power"));
   }
   SECTION("a time that is gone") {
     sides.new_times = {timing(1, "k", 100)};

@@ -342,6 +342,11 @@ class Captures(InFolder):
         self.assertRegex(first, r"^  FAIL b=1 s_q=0 h=2 \(40 keys\): z \S+ at d=10[01], got (3|-7), ")
         self.assertRegex(lines[lines.index("worst rows") + 2], r"^  ok ")
         self.assertEqual(len(lines), lines.index("worst rows") + 3)
+        slightly = 512 * 2  # b=0, h=1: wrong too, and less
+        damaged[slightly : slightly + 2] = struct.pack("<H", tensor.bf16_of(1.0))
+        self.changed(path, out=(dtype, shape, bytes(damaged)))
+        lines = self.smla("replay", path, "--rows", "2", status=1).splitlines()
+        self.assertRegex("\n".join(lines[lines.index("worst rows") + 1 :]), r"^  FAIL b=1 s_q=0 h=2 .*\n  FAIL b=0 s_q=0 h=1 ")
 
     def test_another_contract_is_another_verdict(self):
         path = self.captured(SMALL)
