@@ -138,7 +138,7 @@ IndexStatistics statistics_of(const IndexFile& file, int32_t page_size) {
       }
       interleaved |= hole;
       ascending &= valid == 0 || position > file.at(row, i - 1);
-      run = last >= 0 && position == last + 1 ? run + 1 : 1;
+      run = last >= 0 && position - 1 == last ? run + 1 : 1;
       runs += run == 1;
       s.run_max = std::max(s.run_max, run);
       last = position;

@@ -110,6 +110,14 @@ TEST_CASE("what a file pattern cannot be is a mistake of the line or the file") 
   says("decode b=2 s_kv=7 topk=4 pattern=file:" + file.path, "row 1 names position 7");
 }
 
+TEST_CASE("statistics of the last position that there can be") {
+  IndexFile file;
+  file.rows = 1;
+  file.columns = 2;
+  file.positions = {2147483647, 5};
+  CHECK(statistics_of(file, 64).run_max == 1);
+}
+
 TEST_CASE("statistics of lists") {
   IndexFile file;
   file.rows = 4;

@@ -8,21 +8,19 @@
 #include <set>
 
 #include "harness/exit_status.h"
+#include "reports/text.h"
 
 namespace smla {
 namespace {
 
-// std::regex recurses once a character, of the pattern and of the line: beyond these its stack would end.
-constexpr size_t kLongestPattern = 1000, kLongestLine = 8192;
+constexpr size_t kLongestLine = 8192;  // std::regex recurses once a character: beyond this its stack would end
 
 std::vector<std::regex> compile(const char* flag, const std::vector<std::string>& patterns) {
   std::vector<std::regex> out;
   for (const std::string& pattern : patterns) {
-    if (pattern.size() > kLongestPattern)
-      throw UsageError(fmt::format("{}: {} characters are too long for a regular expression, {} at most", flag, pattern.size(), kLongestPattern));
     try {
-      out.emplace_back(pattern, std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error& e) { throw UsageError(fmt::format("{} '{}': {}", flag, pattern, e.what())); }
+      out.push_back(typed_regex(pattern));
+    } catch (const UsageError& error) { throw UsageError(fmt::format("{} '{}': {}", flag, pattern.substr(0, 200), error.what())); }
   }
   return out;
 }

@@ -105,7 +105,8 @@ std::string csv_line(const std::vector<std::string>& cells) {
   std::string line;
   for (const std::string& cell : cells) {
     if (!line.empty() || &cell != &cells.front()) line += ',';
-    line += cell.find_first_of(",\"\n\r") == cell.npos ? cell : doubled(cell);
+    // A byte order mark that begins a file would not be read as text.
+    line += cell.find_first_of(",\"\n\r") == cell.npos && !cell.starts_with("\xef\xbb\xbf") ? cell : doubled(cell);
   }
   return line + '\n';
 }

@@ -38,6 +38,7 @@ void refused(const std::string& text, const std::string& why) {
 
 TEST_CASE("a line quotes only what it must, and parses back") {
   CHECK(csv_line({"a", "", "b c", "1.5"}) == "a,,b c,1.5\n");
+  CHECK(parse_csv(csv_line({"\xef\xbb\xbf", "k"}), "r.csv").header == Cells{"\xef\xbb\xbf", "k"});
   CHECK(csv_line({"p=bf16,part=fp32", "say \"x\"", ""}) == "\"p=bf16,part=fp32\",\"say \"\"x\"\"\",\n");
   const std::vector<Cells> rows{{"", "", ""}, {"\"", ",", "\"\""}, {"a\"b", "x,y,z", " spaces kept "}, {"\",\"", "\t", "é"}, {",", "", "\"a\""}};
   std::string text = csv_line({"k1", "k2", "k3"});

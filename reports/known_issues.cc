@@ -21,7 +21,7 @@ namespace {
 
 bool KnownIssue::matches(const Common& row) const {
   return ::fnmatch(kernel.c_str(), row.kernel.c_str(), 0) == 0 && ::fnmatch(arch.c_str(), row.arch.c_str(), 0) == 0 &&
-         std::regex_search(to_line(row.c), std::regex(case_filter));
+         std::regex_search(to_line(row.c), typed_regex(case_filter));
 }
 
 std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::string& origin) {
@@ -60,8 +60,10 @@ std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::str
       if (issue.kernel.empty()) fail(origin, entry.source(), "an issue needs a kernel (a glob)");
       if (issue.reason.empty()) fail(origin, entry.source(), "an issue needs a reason");
       try {
-        std::regex{issue.case_filter};
-      } catch (const std::regex_error&) { fail(origin, entry.source(), fmt::format("case = \"{}\" is no regular expression", issue.case_filter)); }
+        typed_regex(issue.case_filter);
+      } catch (const UsageError& error) {
+        fail(origin, entry.source(), fmt::format("case = \"{}\" is no regular expression: {}", issue.case_filter.substr(0, 200), error.what()));
+      }
       issues.push_back(std::move(issue));
     }
   }

@@ -57,6 +57,8 @@ TEST_CASE("mistakes are named with file and line") {
   refused("[[issue]]\nreason = \"r\"\n", "known.toml:1: an issue needs a kernel");
   refused("[[issue]]\nkernel = 3\nreason = \"r\"\n", "known.toml:2: kernel must be a string");
   refused("[[issue]]\nkernel = \"k\"\nreason = \"r\"\ncase = \"(\"\n", "is no regular expression");
+  refused("[[issue]]\nkernel = \"k\"\nreason = \"r\"\ncase = '\\44444444444444444444'\n", "at most four digits");
+  refused(("[[issue]]\nkernel = \"k\"\nreason = \"r\"\ncase = '" + std::string(2000, '(') + "'\n").c_str(), "2000 characters are too long");
   refused("[[issues]]\nkernel = \"k\"\n", "unknown key \"issues\"");
   refused("[issue]\nkernel = \"k\"\n", "write [[issue]]");
   refused("[[issue]]\nkernel = \"\xC3\xA9\"\n", "known.toml:2: a character beyond ASCII");

@@ -88,6 +88,20 @@ std::string markdown_cell(std::string_view text) {
   return cell;
 }
 
+std::regex typed_regex(const std::string& pattern) {
+  constexpr size_t kLongest = 1000, kMostDigits = 4;
+  if (pattern.size() > kLongest)
+    throw UsageError(fmt::format("{} characters are too long for a regular expression, {} at most", pattern.size(), kLongest));
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\' && pattern[i] != '{' && pattern[i] != ',') continue;
+    const size_t end = pattern.find_first_not_of("0123456789", i + 1);
+    if (std::min(end, pattern.size()) - i - 1 > kMostDigits) throw UsageError("a number of a regular expression has at most four digits");
+  }
+  try {
+    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) { throw UsageError(error.what()); }
+}
+
 std::string read_text_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw cannot("read", path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text that other programs must be able to read: what a kernel printed may hold any bytes.
 #pragma once
+#include <regex>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,10 @@ std::string xml_escape(std::string_view text);
 
 /// For a cell of a Markdown table: clean_text, then '|' and '<' made literal.
 std::string markdown_cell(std::string_view text);
+
+/// A regular expression that somebody typed. Throws UsageError, saying why, where it is none, and where std::regex would end its stack or overflow:
+/// more than 1000 characters, a repetition or back reference of more than four digits.
+std::regex typed_regex(const std::string& pattern);
 
 /// Reads a whole file. Throws UsageError "cannot read FILE: why".
 std::string read_text_file(const std::string& path);
