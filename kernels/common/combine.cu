@@ -6,24 +6,19 @@ namespace smla::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Left alone, ptxas gives sm_89 80 registers here and spills; two blocks an SM leave it 128. 0 = left alone.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 890
 constexpr int kBlocksPerSm = 2;
-#else
-constexpr int kBlocksPerSm = 0;
-#endif
 
 template <UnitOrder kOrder>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     combine_kernel(const __grid_constant__ Job job, const __grid_constant__ Partials partials, int units) {
-  __shared__ MergeScratch scratch;
+  __shared__ MergeMeeting meeting;
   const int shares = 256 / units, t = static_cast<int>(blockIdx.x) / shares / partials.pairs;
   const int pair = static_cast<int>(blockIdx.x) / shares % partials.pairs, first_unit = static_cast<int>(blockIdx.x) % shares * units;
   // A rehearsal over no splits while the split kernel still runs: instructions come from far away, and are then here when they are needed.
 #pragma unroll 1
   for (int live = 0; live < 2; ++live) {
     if (live) wait_for_previous_kernel();
-    merge_share<kOrder>(job, partials, t, pair, first_unit, units, live ? partials.num_splits : 0, scratch, live);
+    merge_units<kOrder>(job, partials, t, pair, first_unit, units, live ? partials.num_splits : 0, meeting, live);
     __syncthreads();
   }
 }
@@ -34,7 +29,7 @@ cudaError_t launch_combine(const Job& job, const Partials& partials, UnitOrder o
   const void* kernel = order == UnitOrder::mma16 ? reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma16>)
                                                  : reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma8>);
   const bool many = int64_t{job.tokens} * partials.pairs >= 256;  // blocks enough, and few of them find room beside the splits
-  int units = partials.num_splits <= 8 ? (many ? 256 : 128) : partials.num_splits <= 16 ? 64 : partials.num_splits <= 64 ? 32 : 16;
+  int units = partials.num_splits <= 8 ? (many ? 256 : 128) : partials.num_splits <= 16 ? 64 : 32;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

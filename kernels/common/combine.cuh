@@ -44,100 +44,78 @@ __device__ __forceinline__ void write_unit(const Job& job, Token token, int pair
   }
 }
 
-/// Scratch of merge_share.
-struct MergeScratch {
-  float4 meet[256];
-  float weight[2][kMaxSplits];
-  float maximum[2][4], sum[2][4];
+/// What the groups of a block hand to each other.
+struct MergeMeeting {
+  float4 sums[256];
+  float4 state[8];  // of each group: {reference, sum} of both heads
 };
 
-/// Merges `units` units (a power of two, at most the block's 128 or 256 threads) of one pair over `ns` splits; all threads of the block. Thread
-/// (group g, unit u) adds splits g, g + groups, ...; the groups then meet. Fixed order. Latency decides: the first sums are in flight before the
-/// weights are known. `write`: false = rehearse.
+/// Merges `units` units (32 to 256, a power of two) of one pair over `ns` splits; all 256 threads of the block. Group g of `units` threads adds
+/// splits g, g + groups, ..., eight at a time, relative to the largest reference that it has seen; then the groups meet. Fixed order. Latency
+/// decides: a batch is one round of loads, its states by lane (split i % 8, head i / 8 % 2), and there is one barrier. `write`: false = rehearse.
 template <UnitOrder kOrder>
-__device__ __forceinline__ void merge_share(const Job& job, const Partials& partials, int t, int pair, int first_unit, int units, int ns,
-                                            MergeScratch& scratch, bool write) {
-  constexpr int kInFlight = 8;
-  const int tid = threadIdx.x, threads = blockDim.x, lane = tid & 31, half_threads = threads >> 1, half = tid >= half_threads;
-  const int groups = threads / units, group = tid / units, unit = first_unit + tid % units, warps = half_threads >> 5;  // warps: of each half
+__device__ __forceinline__ void merge_units(const Job& job, const Partials& partials, int t, int pair, int first_unit, int units, int ns,
+                                            MergeMeeting& meeting, bool write) {
+  constexpr int kBatch = 8, kGroups = 8;  // kGroups: at most
+  const int tid = threadIdx.x, lane = tid & 31, groups = 256 / units, group = tid / units, unit = first_unit + tid % units;
   const float4* sums = partials.sums + (int64_t{t} * partials.num_splits * partials.pairs + pair) * 256 + unit;
   const int64_t split_stride = int64_t{partials.pairs} * 256;
-  float4 v[kInFlight];
-#pragma unroll
-  for (int i = 0; i < kInFlight; ++i)
-    if (group + i * groups < ns) v[i] = __ldcg(sums + (group + i * groups) * split_stride);
-
-  // Weights of both heads: half a block each.
-  const float2* states = partials.state + (int64_t{t} * 2 * partials.pairs + UnitLayout<kOrder>::head(pair, half)) * partials.num_splits;
-  const int s_first = tid & (half_threads - 1);
-  const float2 none = make_float2(-1e30f, 0.f), first = s_first < ns ? __ldcg(states + s_first) : none;
-  float reference = first.y > 0.f ? first.x : -1e30f;
-  for (int s = s_first + half_threads; s < ns; s += half_threads) {
-    const float2 x = __ldcg(states + s);
-    if (x.y > 0.f) reference = fmaxf(reference, x.x);
-  }
-#pragma unroll
-  for (int o = 16; o; o >>= 1) reference = fmaxf(reference, __shfl_xor_sync(~0u, reference, o));
-  if (lane == 0) scratch.maximum[half][s_first >> 5] = reference;
-  __syncthreads();
+  const int head = UnitLayout<kOrder>::head(pair, lane / kBatch % 2);
+  const float2* states = partials.state + (int64_t{t} * 2 * partials.pairs + head) * partials.num_splits;
   PairState state;
-#pragma unroll
-  for (int k = 0; k < 2; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i < warps) state.reference[k] = fmaxf(state.reference[k], scratch.maximum[k][i]);
-  const float mine = half ? state.reference[1] : state.reference[0];
-  float sum = 0.f;
-  for (int s = s_first; s < ns; s += half_threads) {
-    const float2 x = s == s_first ? first : __ldcg(states + s);
-    const float w = x.y > 0.f ? exp2_approx(x.x - mine) : 0.f;
-    scratch.weight[half][s] = w;
-    sum = fmaf(w, x.y, sum);
-  }
-#pragma unroll
-  for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-  if (lane == 0) scratch.sum[half][s_first >> 5] = sum;
-  __syncthreads();
-#pragma unroll
-  for (int k = 0; k < 2; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i < warps) state.sum[k] += scratch.sum[k][i];
-
   float4 a = make_float4(0.f, 0.f, 0.f, 0.f);
-  auto add = [&](int s, const float4& x) {  // a weight of 0 selects, it does not multiply: the units of an empty split hold anything
-    const float w0 = scratch.weight[0][s], w1 = scratch.weight[1][s];
-    if (w0 > 0.f) a.x = fmaf(w0, x.x, a.x), a.y = fmaf(w0, x.y, a.y);
-    if (w1 > 0.f) a.z = fmaf(w1, x.z, a.z), a.w = fmaf(w1, x.w, a.w);
-  };
-#pragma unroll
-  for (int i = 0; i < kInFlight; ++i)
-    if (group + i * groups < ns) add(group + i * groups, v[i]);
 #pragma unroll 1
-  for (int s0 = group + kInFlight * groups; s0 < ns; s0 += kInFlight * groups) {
+  for (int first = group; first < ns; first += kBatch * groups) {
+    const int own = first + lane % kBatch * groups;
+    const float2 x = own < ns ? __ldcg(states + own) : make_float2(0.f, 0.f);
+    float4 v[kBatch];
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i)
-      if (s0 + i * groups < ns) v[i] = __ldcg(sums + (s0 + i * groups) * split_stride);
+    for (int i = 0; i < kBatch; ++i)
+      if (first + i * groups < ns) v[i] = __ldcg(sums + (first + i * groups) * split_stride);
+    float reference = lane & kBatch ? state.reference[1] : state.reference[0];
+    if (x.y > 0.f) reference = fmaxf(reference, x.x);
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i)
-      if (s0 + i * groups < ns) add(s0 + i * groups, v[i]);
+    for (int o = 1; o < kBatch; o <<= 1) reference = fmaxf(reference, __shfl_xor_sync(~0u, reference, o));
+    const float weight = x.y > 0.f ? exp2_approx(x.x - reference) : 0.f;
+    float sum = weight * x.y, change[2];
+#pragma unroll
+    for (int o = 1; o < kBatch; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const float now = __shfl_sync(~0u, reference, kBatch * k);
+      change[k] = exp2_approx(state.reference[k] - now);
+      state.reference[k] = now;
+      state.sum[k] = fmaf(change[k], state.sum[k], __shfl_sync(~0u, sum, kBatch * k));
+    }
+    a.x *= change[0], a.y *= change[0], a.z *= change[1], a.w *= change[1];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {  // a weight of 0 selects, it does not multiply: the units of an empty split hold anything
+      const float w0 = __shfl_sync(~0u, weight, i), w1 = __shfl_sync(~0u, weight, kBatch + i);
+      if (w0 > 0.f) a.x = fmaf(w0, v[i].x, a.x), a.y = fmaf(w0, v[i].y, a.y);
+      if (w1 > 0.f) a.z = fmaf(w1, v[i].z, a.z), a.w = fmaf(w1, v[i].w, a.w);
+    }
   }
-#pragma unroll 1
-  for (int o = units; o < 32; o <<= 1) {  // groups of one warp
-    a.x += __shfl_xor_sync(~0u, a.x, o), a.y += __shfl_xor_sync(~0u, a.y, o);
-    a.z += __shfl_xor_sync(~0u, a.z, o), a.w += __shfl_xor_sync(~0u, a.w, o);
-  }
-  const int width = max(units, 32);
-  if (width < threads) {
-    scratch.meet[tid] = a;
+  if (groups > 1) {
+    meeting.sums[tid] = a;
+    if (tid % units == 0) meeting.state[group] = make_float4(state.reference[0], state.sum[0], state.reference[1], state.sum[1]);
     __syncthreads();
-    if (tid < width)
-      for (int i = tid + width; i < threads; i += width) {
-        const float4 x = scratch.meet[i];
-        a.x += x.x, a.y += x.y, a.z += x.z, a.w += x.w;
+    if (group) return;
+    state = {};
+    a = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g)
+      if (g < groups)
+        state.reference[0] = fmaxf(state.reference[0], meeting.state[g].x), state.reference[1] = fmaxf(state.reference[1], meeting.state[g].z);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g)
+      if (g < groups) {
+        const float4 v = meeting.sums[tid + g * units], s = meeting.state[g];
+        const float w0 = exp2_approx(s.x - state.reference[0]), w1 = exp2_approx(s.z - state.reference[1]);
+        state.sum[0] = fmaf(w0, s.y, state.sum[0]), state.sum[1] = fmaf(w1, s.w, state.sum[1]);
+        a.x = fmaf(w0, v.x, a.x), a.y = fmaf(w0, v.y, a.y), a.z = fmaf(w1, v.z, a.z), a.w = fmaf(w1, v.w, a.w);
       }
   }
-  if (tid < width) write_unit<kOrder>(job, token_of(job, t), pair, unit, a, state, write && group == 0);
+  write_unit<kOrder>(job, token_of(job, t), pair, unit, a, state, write);
 }
 
 }  // namespace smla::cuda

@@ -27,9 +27,7 @@ __device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
 __device__ __forceinline__ void mbar_init_fence() {
   if constexpr (kHasBulk) asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-__device__ __forceinline__ void mbar_arrive(uint32_t bar) {
-  if constexpr (kHasBulk) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
+__device__ __forceinline__ void mbar_arrive(uint32_t bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory"); }
 __device__ __forceinline__ void mbar_arrive_expect_tx(uint32_t bar, uint32_t bytes) {
   if constexpr (kHasBulk) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
@@ -82,6 +80,8 @@ __device__ __forceinline__ void copy16(uint32_t dst, const void* src) {
 __device__ __forceinline__ void copy16_arrive(uint32_t bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }
+/// Waits for all copy16 of this thread.
+__device__ __forceinline__ void copy16_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 /// Orders this thread's ordinary shared-memory accesses before later ones of the async proxy (bulk copies, wgmma).
 __device__ __forceinline__ void fence_proxy_async() {
   if constexpr (kHasBulk) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -93,11 +93,14 @@ __device__ __forceinline__ bool elect_one() {
   return elected;
 }
 
-// ---- clusters (sm_90 and later; before, a CTA is a cluster of its own)
-/// A barrier of all threads of the cluster; what they wrote to shared memory before it is seen by all after it.
+// ---- clusters (sm_90 and later; before, a CTA is a cluster of its own and needs none of this)
+/// A barrier of all threads of the cluster that have not ended; what they wrote to shared memory before it is seen by all after it.
 __device__ __forceinline__ void cluster_barrier() {
   if constexpr (kHasBulk) asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-  else __syncthreads();
+}
+/// The same for threads that have read and written nothing since which the others must see: they only come together.
+__device__ __forceinline__ void cluster_barrier_relaxed() {
+  if constexpr (kHasBulk) asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 /// The same place in the shared memory of the cluster's CTA `rank`.
 __device__ __forceinline__ uint32_t peer_address(uint32_t address, int rank) {

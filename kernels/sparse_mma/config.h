@@ -14,33 +14,37 @@ namespace smla::cuda {
 inline constexpr int kSharedLimitSm120 = 101376;  // bytes a block may have on sm_86, sm_89, sm_120: the plan keeps to it everywhere
 
 /// kFormat: SMLA_KV_*.  kTiles8: tiles of 8 heads a warp.  kGroups: groups of 4 warps, each with its own heads.
-/// kTokens a tile, kStages tiles in the ring, kBlocksPerSm wanted,
-/// kProducers warps that only fetch rows; 0: the other warps fetch them, after the barrier of each tile.
-template <int kFormat_, int kTiles8_, int kGroups_, int kTokens_, int kStages_, int kBlocksPerSm_, int kProducers_ = 0>
+/// kTokens a tile, kStages tiles in the ring, kBlocksPerSm wanted.
+template <int kFormat_, int kTiles8_, int kGroups_, int kTokens_, int kStages_, int kBlocksPerSm_>
 struct MmaConfig {
   static constexpr int kFormat = kFormat_, kTiles8 = kTiles8_, kGroups = kGroups_, kTokens = kTokens_, kStages = kStages_,
                        kBlocksPerSm = kBlocksPerSm_;
   static constexpr bool kFp8 = kFormat == SMLA_KV_FP8_656,
                         kFp16 = kFormat != SMLA_KV_BF16;  // kFp16: type of the latent MMAs
   static constexpr int kHeadsPerGroup = 8 * kTiles8, kHeads = kHeadsPerGroup * kGroups;
-  static constexpr int kWarps = 4 * kGroups, kThreads = 32 * kWarps, kProducers = kProducers_;
-  static constexpr int kFetchers = kProducers ? kProducers : kWarps;      // warps that fetch rows
-  static constexpr int kSteps = kTokens / 16;                             // MMA tiles of 16 tokens
-  static constexpr int kRowPitch = kFp8 ? Fp8Row656::kBytes : 1168;       // bytes; 16 mod 128, so that ldmatrix meets no bank conflict
-  static constexpr int kRowsPerWarp = kTokens / kFetchers;                // rows that a warp fetches of each tile
-  static constexpr int kTilesPerRegister = 32 / kRowsPerWarp;             // a lane holds one row; a register of the warp covers so many tiles
-  static constexpr int kLogits = kGroups * 4 * kHeadsPerGroup * kTokens;  // floats: partial logits of the four warps of each group
+  static constexpr int kWarps = 4 * kGroups, kThreads = 32 * kWarps;            // those that compute
+  static constexpr int kFetchers = 2, kAllThreads = kThreads + 32 * kFetchers;  // fetchers: warps that only fetch rows
+  static constexpr int kSteps = kTokens / 16;                                   // MMA tiles of 16 tokens
+  static constexpr int kRowPitch = kFp8 ? Fp8Row656::kBytes : 1168;             // bytes; 16 mod 128, so that ldmatrix meets no bank conflict
+  static constexpr int kRowsPerWarp = kTokens / kFetchers;                      // rows that a warp fetches of each tile
+  static constexpr int kTilesPerRegister = 32 / kRowsPerWarp;                   // a lane holds one row; a register of the warp covers so many tiles
+  static constexpr int kLogits = kGroups * 4 * kHeadsPerGroup * kTokens;        // floats: partial logits of the four warps of each group
 
   /// 16 heads a warp: each warp does the softmax of a quarter of them; 8: each does all of it, which is as quick and needs no second barrier.
   static constexpr bool kSharedSoftmax = kTiles8 > 1;
+  /// Q K of the next tile beside the softmax of this one. It takes registers that 16 heads a warp do not have, and a ring that is deep enough.
+  static constexpr bool kAhead = kTiles8 == 1 && kStages > 2;
+  /// Results are rehearsed before the first tile, where registers allow it.
+  static constexpr bool kRehearses = !kFp8 || kTiles8 == 1;
 
   struct Shared {  // `full` last: what precedes it is reused by Meeting
     alignas(128) uint8_t rows[kStages][kTokens * kRowPitch];
     float logits[kSharedSoftmax ? 1 : 2][kLogits];
     alignas(16) uint8_t weights[kSharedSoftmax ? kHeads * kTokens * (kFp8 ? 4 : 2) : 16];  // P in the order of B fragments: of MMA type, or fp32
-    float change[kHeads];                                                                  // what this tile multiplies the sums so far by
-    float mask[kStages][kTokens];                                                          // 0 or -inf, in the order of a B fragment
-    uint64_t full[kStages];                                                                // mbarrier: the rows of the stage have landed
+    alignas(16) float multiplier[kFp8 ? kWarps * kHeadsPerGroup : 1];                      // undoes the normalisation of each warp's slice of Q
+    alignas(16) float change[kHeads];                                                      // what this tile multiplies the sums so far by
+    alignas(16) float mask[kStages][kTokens];                                              // 0 or -inf, in the order of a B fragment
+    uint64_t full[kStages], empty[kStages];  // mbarriers: the rows of the stage have landed; all warps have left it
   };
   /// A CTA's partial, where the splits of a token meet in shared memory; in the place of the ring.
   struct Meeting {
@@ -48,6 +52,8 @@ struct MmaConfig {
     float2 state[kHeads];
   };
   static_assert(sizeof(Shared) <= kSharedLimitSm120 && sizeof(Meeting) <= offsetof(Shared, full));
+  static_assert(offsetof(Shared, logits) % 16 == 0 && offsetof(Shared, mask) % 16 == 0 &&
+                sizeof(float[kTokens]) % 16 == 0);  // read 16 bytes at a time
   static_assert(kRowPitch % 128 == 16 && kRowsPerWarp >= 1 && kTokens % 16 == 0);
 };
 

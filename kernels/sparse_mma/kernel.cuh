@@ -7,13 +7,11 @@
 //   meet  the partial logits of the four warps are added through shared memory; every warp does the softmax for itself, or (16 heads) for a quarter.
 //   P V   latent columns on M, by ldmatrix.trans of the SAME rows (K is loaded once); P is already the B fragment.
 //         For fp8_656 the scale is folded into P, relative to a running power of two, so that any positive fp32 scale is as good as 1.
-// Rows arrive in a ring of kStages tiles: one bulk copy each (sm_90+), or 16-byte cp.async. kProducers warps do nothing else, or all warps issue
-// copies, in either case right after the barrier that shows that everybody has left the stage. full[s]: the rows of stage s have landed. There is no
-// "empty" barrier: producers meet the barriers of the others.
-// Invalid entry: the row is zero-filled in shared memory AND its logit gets -inf after scaling, because 0 * NaN = NaN.
-// Where the splits of a token merge: MergeBy in config.h.
-// The softmax reference is lazy: it moves only when exceeded by 2^kLazy. Any reference is exact; P may then exceed 1 (contract: p_max = any).
-// Bound: README, "the two numbers".
+// Rows arrive in a ring of kStages tiles: one bulk copy each (sm_90+), or 16-byte cp.async, issued by warps that do nothing else and meet no barrier
+// of the others. full[s]: the rows of stage s have landed. empty[s]: the others have left it. Invalid entry: the row is zero-filled in shared memory
+// AND its logit gets -inf after scaling, because 0 * NaN = NaN. Where the splits of a token merge: MergeBy in config.h. The softmax reference is
+// lazy: it moves only when exceeded by 2^kLazy. Any reference is exact; P may then exceed 1 (contract: p_max = any). Bound: README, "the two
+// numbers".
 #pragma once
 #include "kernels/common/combine.cuh"
 #include "kernels/sparse_mma/config.h"
@@ -38,6 +36,12 @@ __device__ __forceinline__ void mma_latent(float (&c)[4], const uint32_t (&a)[4]
   mma<C::kFp16>(c, a, b[0], b[1]);
 }
 
+/// A barrier of the warps that compute; those that fetch may have ended.
+template <class C>
+__device__ __forceinline__ void meet_others() {
+  asm volatile("bar.sync 1, %0;" ::"n"(C::kThreads) : "memory");
+}
+
 // ---- the ring: who fetches which row, and when -------------------------------------------------------------------------------------------
 template <class C>
 struct Gather {
@@ -56,7 +60,6 @@ struct Gather {
 
   /// Starts the copies of a tile. Its stage must have been left by every warp. Tiles are issued in order.
   __device__ __forceinline__ void issue(int tile) {
-    if (tile >= tiles) return;
     const int stage = tile % C::kStages, place = tile % kSpan;
     if (place == 0 && tile) {
       const int span = tile / kSpan;
@@ -72,11 +75,20 @@ struct Gather {
     for (int r = 0; r < kRows; ++r) number[r] = __shfl_sync(~0u, current, place * kRows + r);
     if constexpr (kHasBulk) {
       if (invalid) zero_rows(stage, invalid);
-      if (elect_one()) {
-        mbar_arrive_expect_tx(bar, (kRows - __popc(invalid)) * keys.row_bytes);
+      __syncwarp();  // the arrival of the elected lane releases mask and zeroes to the others
+      const bool elected = elect_one();
+      if (elected) mbar_arrive_expect_tx(bar, (kRows - __popc(invalid)) * keys.row_bytes);
+      if (invalid == 0) {  // without branches, so that the moves to uniform registers, which a copy wants, overlap
+        if (elected) {
 #pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          if (!(invalid >> r & 1)) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
+          for (int r = 0; r < kRows; ++r) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
+        }
+      } else {
+#pragma unroll 1
+        for (int r = 0; r < kRows; ++r) {
+          const uint32_t n = __shfl_sync(~0u, current, place * kRows + r);
+          if (elected && n != kNoRow) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, n), keys.row_bytes, bar);
+        }
       }
     } else {
 #pragma unroll
@@ -96,7 +108,6 @@ struct Gather {
       for (int c = lane * 16; c < keys.row_bytes; c += 512) *reinterpret_cast<uint4*>(dst + c) = make_uint4(0, 0, 0, 0);
     }
     fence_proxy_async();  // before a later bulk copy into the same place
-    __syncwarp();         // the arrival of the elected lane releases them to the others
   }
 };
 
@@ -104,7 +115,6 @@ struct Gather {
 template <class C>
 struct Query {
   uint32_t latent[8][C::kTiles8][2], rope[C::kTiles8][2];
-  float multiplier[C::kTiles8][2];  // fp8_656: undoes the normalisation, for heads 2j and 2j + 1 of a tile
 
   __device__ __forceinline__ void load(const Job& job, Token token, int head, int w, int j) {  // head: this thread's of tile 0
 #pragma unroll
@@ -128,7 +138,8 @@ struct Query {
     }
   }
   /// fp8_656: each head's slice becomes fp16, times a power of two that brings its largest value to [2^13, 2^14). Exact down to 2^-27 of that value.
-  __device__ __forceinline__ void normalise(bool fp16, int j) {
+  /// multiplier: of the warp, for each head; its inverse.
+  __device__ __forceinline__ void normalise(bool fp16, int g, int j, float* multiplier) {
 #pragma unroll
     for (int n = 0; n < C::kTiles8; ++n) {
       float largest = 0.f;
@@ -150,9 +161,9 @@ struct Query {
           const float2 v = unpack16(fp16, latent[k][n][i]);
           latent[k][n][i] = pack_fp16(v.x * up, v.y * up);
         }
-      multiplier[n][0] = __shfl_sync(~0u, down, 8 * j);
-      multiplier[n][1] = __shfl_sync(~0u, down, 8 * j + 4);
+      if (j == 0) multiplier[8 * n + g] = down;
     }
+    __syncwarp();
   }
 };
 
@@ -170,17 +181,18 @@ struct Math {
   int lane, w, g, j;                                  // w: warp of the group; g = lane / 4, j = lane % 4
   uint32_t row_offset, column_offset;                 // ldmatrix addresses of this lane: 16 tokens x 32 bytes, straight and transposed
   int store_at, load_at;                              // into a logits buffer
+  float* multiplier;                                  // fp8_656: of this warp
   float out[8][C::kTiles8][4] = {};                   // [16 columns][8 heads]: (column g, heads 2j 2j+1), (column g + 8, the same heads)
   float reference[C::kTiles8], sum[C::kTiles8] = {};  // of head g of each tile; sum over this thread's tokens
   int scale_exponent = -100;                          // fp8_656: exponent of the largest scale of this column group so far
   int own_head, own_tokens, own_logits, own_weights, fragments, changes;  // kSharedSoftmax: indices of this lane
 
-  __device__ __forceinline__ Math(typename C::Shared& s, const Job& job_, int lane_, int warp)
+  __device__ __forceinline__ Math(typename C::Shared& s, const Job& job_, int lane_, int group, int warp)
       : shared(s), job(job_), lane(lane_), w(warp & 3), g(lane_ >> 2), j(lane_ & 3) {
     row_offset = (lane & 15) * C::kRowPitch + (lane >> 4) * 16;
     column_offset = ((lane & 7) + ((lane >> 4) << 3)) * C::kRowPitch + ((lane >> 3) & 1) * 16;
-    const int group = warp >> 2;
     store_at = (group * 4 + w) * kWarpLogits + logits_store(g, j);
+    multiplier = shared.multiplier + (C::kFp8 ? (group * 4 + w) * C::kHeadsPerGroup : 0);
     load_at = group * 4 * kWarpLogits + logits_at(g, 4 * j);
 #pragma unroll
     for (int n = 0; n < C::kTiles8; ++n) reference[n] = kFarBelow;
@@ -233,10 +245,11 @@ struct Math {
 #pragma unroll
         for (int n = 0; n < C::kTiles8; ++n) {
           mma_either(job.fp16, second[n], a, q.rope[n][0], q.rope[n][1]);
-          x[t][n][0] = fmaf(x[t][n][0], s0 * q.multiplier[n][0], second[n][0]);
-          x[t][n][1] = fmaf(x[t][n][1], s0 * q.multiplier[n][1], second[n][1]);
-          x[t][n][2] = fmaf(x[t][n][2], s1 * q.multiplier[n][0], second[n][2]);
-          x[t][n][3] = fmaf(x[t][n][3], s1 * q.multiplier[n][1], second[n][3]);
+          const float2 m = *reinterpret_cast<const float2*>(multiplier + 8 * n + 2 * j);
+          x[t][n][0] = fmaf(x[t][n][0], s0 * m.x, second[n][0]);
+          x[t][n][1] = fmaf(x[t][n][1], s0 * m.y, second[n][1]);
+          x[t][n][2] = fmaf(x[t][n][2], s1 * m.x, second[n][2]);
+          x[t][n][3] = fmaf(x[t][n][3], s1 * m.y, second[n][3]);
         }
       }
     }
@@ -442,6 +455,12 @@ struct Math {
     return change;
   }
 
+  /// This warp has read all that it needs of the stage.
+  __device__ __forceinline__ void leave(int stage) const {
+    __syncwarp();
+    if (lane == 0) mbar_arrive(shared_address(&shared.empty[stage]));
+  }
+
   /// out^T += V^T P^T over this warp's 128 columns.
   __device__ __forceinline__ void accumulate(int stage, const Weights& p) {
     const uint32_t rows = shared_address(shared.rows[stage]);
@@ -484,7 +503,8 @@ __device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mi
   uint32_t peer[kRanks];
 #pragma unroll
   for (int k = 0; k < kRanks; ++k) peer[k] = peer_address(here, (rank + k) % kRanks);
-  cluster_barrier();
+  if constexpr (kRanks == 1) meet_others<C>();
+  else cluster_barrier();
 #pragma unroll 1
   for (int first = rank * C::kThreads + static_cast<int>(threadIdx.x); first - static_cast<int>(threadIdx.x) < kUnits; first += kInFlight * kStride) {
     float4 s[kInFlight][kRanks], v[kInFlight][kRanks];  // s: {reference, sum} of both heads
@@ -513,36 +533,55 @@ __device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mi
         write_unit<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, token, first_pair + (at >> 8), at & 255, sum, state, true);
     }
   }
-  cluster_barrier();  // nobody leaves while its shared memory is read
+  if constexpr (kRanks > 1) cluster_barrier_relaxed();  // nobody leaves while its shared memory is read
+}
+
+/// What a CTA works on.
+struct Place {
+  int t, head0, split;
+  Token token;
+};
+/// Read anew at each call, both: nothing that depends on them is kept over the loop, where registers are short.
+__device__ __forceinline__ int thread_anew() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+template <class C>
+__device__ __forceinline__ Place place_of_block(const MmaParams& p) {
+  int block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  const int unit = p.by_splits.divide(block), t = p.by_head_blocks.divide(unit), request = p.by_queries.divide(t);
+  return {t, (unit - t * p.head_blocks) * C::kHeads, block - unit * p.num_splits, {request, t - request * p.job.s_q}};
 }
 
 // ---- the kernel ------------------------------------------------------------------------------------------------------------------------
 template <class C>
-__global__ void __launch_bounds__(C::kThreads + 32 * C::kProducers, C::kBlocksPerSm) mma_kernel(const __grid_constant__ MmaParams p) {
+__global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(const __grid_constant__ MmaParams p) {
   extern __shared__ __align__(128) uint8_t dynamic_shared[];
   auto& shared = *reinterpret_cast<typename C::Shared*>(dynamic_shared);
-  const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, group = warp >> 2;
-  const int unit = p.by_splits.divide(blockIdx.x), split = blockIdx.x - unit * p.num_splits;
-  const int t = p.by_head_blocks.divide(unit), head0 = (unit - t * p.head_blocks) * C::kHeads;
-  const int request = p.by_queries.divide(t);
-  const Token token{request, t - request * p.job.s_q};
+  const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, group = C::kGroups == 1 ? 0 : warp >> 2;
+  const Place at = place_of_block<C>(p);
   if (p.merge == MergeBy::kernel) allow_dependent_launch();  // the merge may take its place; it waits for this grid's end
 
   // Everything up to the request for list elements is on the critical path, and so is what follows their arrival.
-  const int entries = entries_of(p.job.keys, token), all_tiles = (entries + C::kTokens - 1) / C::kTokens;
+  const int entries = entries_of(p.job.keys, at.token), all_tiles = (entries + C::kTokens - 1) / C::kTokens;
   const int least = p.by_splits.divide(all_tiles), larger = all_tiles - least * p.num_splits;  // the first `larger` splits have a tile more
-  Gather<C> ring{p.job.keys, shared, list_of(p.job.keys, token)};
-  ring.tiles = least + (split < larger);
-  ring.begin = (split * least + min(split, larger)) * C::kTokens;
+  Gather<C> ring{p.job.keys, shared, list_of(p.job.keys, at.token)};
+  ring.tiles = least + (at.split < larger);
+  ring.begin = (at.split * least + min(at.split, larger)) * C::kTokens;
   ring.end = min(ring.begin + ring.tiles * C::kTokens, entries);
   ring.lane = lane;
-  const int fetcher = C::kProducers ? warp - C::kWarps : warp;
+  const int fetcher = warp - C::kWarps;
   ring.warp = fetcher;
   ring.row = fetcher * C::kRowsPerWarp + lane % C::kRowsPerWarp;
   if (fetcher >= 0) ring.request();
   if (tid == 0) {
 #pragma unroll
-    for (int s = 0; s < C::kStages; ++s) mbar_init(shared_address(&shared.full[s]), (kHasBulk ? 1 : 32) * C::kFetchers);
+    for (int s = 0; s < C::kStages; ++s) {
+      mbar_init(shared_address(&shared.full[s]), (kHasBulk ? 1 : 32) * C::kFetchers);
+      mbar_init(shared_address(&shared.empty[s]), C::kWarps);
+    }
     mbar_init_fence();
   }
   if (!p.job.rope)  // rows of 512 elements: the RoPE columns stay 0
@@ -550,124 +589,123 @@ __global__ void __launch_bounds__(C::kThreads + 32 * C::kProducers, C::kBlocksPe
       *reinterpret_cast<uint4*>(shared.rows[0] + (r >> 3) * C::kRowPitch + 1024 + (r & 7) * 16) = make_uint4(0, 0, 0, 0);
   __syncthreads();
 
-  auto fill = [&] {
+  if (fetcher >= 0) {
     ring.receive();
 #pragma unroll 1
-    for (int s = 0; s < C::kStages; ++s) ring.issue(s);
-  };
-  if (C::kProducers && fetcher >= 0) {  // it meets every barrier of the others
-    fill();
-    if (ring.tiles > 0) {
-      __syncthreads();
-#pragma unroll 1
-      for (int tile = 0; tile < ring.tiles - 1; ++tile) {
-        if (C::kSharedSoftmax) __syncthreads();
-        if (tile) ring.issue(tile - 1 + C::kStages);  // everybody is past tile - 1
-        __syncthreads();
-      }
-      if (C::kSharedSoftmax) __syncthreads();
+    for (int tile = 0; tile < ring.tiles; ++tile) {
+      if (tile >= C::kStages) mbar_wait(shared_address(&shared.empty[tile % C::kStages]), (tile / C::kStages - 1) & 1);
+      ring.issue(tile);
     }
-    if (p.merge == MergeBy::cluster) __syncthreads(), cluster_barrier(), cluster_barrier();
+    if (!kHasBulk) copy16_wait();  // bulk copies outlive the warp that asked for them
     return;
   }
-  Math<C> math(shared, p.job, lane, warp);
+  Math<C> math(shared, p.job, lane, group, warp);
   Query<C> query;
-  const int head = head0 + group * C::kHeadsPerGroup + math.g;
-  query.load(p.job, token, head, math.w, math.j);  // before the rows, or it would queue behind the ring
-  if (!C::kProducers) fill();
-  if constexpr (C::kFp8) query.normalise(p.job.fp16, math.j);
+  const int head = at.head0 + group * C::kHeadsPerGroup + math.g;
+  query.load(p.job, at.token, head, math.w, math.j);
 
   int stage = 0;
   uint32_t parity = 0;
   typename Math<C>::Logits x;
-  typename Math<C>::Values v;
-  typename Math<C>::Weights weights;
-  float scale[C::kSteps * 4];
   auto full = [&](int s) { return shared_address(&shared.full[s]); };
-  // One tile. Its partial logits are there; those of the next are made beside it if the ring is deep enough, else after it.
-  constexpr bool kAhead = C::kStages > 2;
-  auto step = [&]<bool kMore>(int tile) {
+  // One tile. Its partial logits are there; those of the next are made beside it (kAhead) or after it. One piece of code for all tiles: a second one
+  // for the last would come from far away. So kAhead makes logits of a tile that does not exist, from whatever stands in the stage; nobody reads
+  // them.
+  auto step = [&](int tile, bool more) {
     const int next = stage + 1 == C::kStages ? 0 : stage + 1;
     const uint32_t next_parity = next ? parity : parity ^ 1;
+    typename Math<C>::Weights weights;
     if constexpr (C::kSharedSoftmax) {
       math.softmax_own(stage);
-      __syncthreads();
+      meet_others<C>();
     }
-    if constexpr (kMore) {
-      if (!C::kProducers && tile) ring.issue(tile - 1 + C::kStages);
-      if constexpr (kAhead) mbar_wait(full(next), next_parity);
+    if (C::kAhead && more) mbar_wait(full(next), next_parity);
+    if constexpr (C::kSharedSoftmax) {
+      math.load_weights(stage, weights);
+    } else {
+      typename Math<C>::Values v;
+      float scale[C::kSteps * 4];
+      math.load_scales(stage, scale), math.load_scores(stage, tile & 1, v);
+      if constexpr (C::kAhead) math.scores(next, query, x);
+      math.softmax(v, scale, weights);
+      if constexpr (C::kAhead) math.store_scores((tile + 1) & 1, x);
     }
-    if constexpr (C::kSharedSoftmax) math.load_weights(stage, weights);
-    else math.load_scales(stage, scale), math.load_scores(stage, tile & 1, v);
-    if constexpr (kMore && kAhead) math.scores(next, query, x);
-    if constexpr (!C::kSharedSoftmax) math.softmax(v, scale, weights);
-    if constexpr (kMore && kAhead) math.store_scores(C::kSharedSoftmax ? 0 : (tile + 1) & 1, x);
     math.accumulate(stage, weights);
-    if constexpr (kMore && !kAhead) {
+    math.leave(stage);
+    if (!more) return;
+    if constexpr (!C::kAhead) {
       mbar_wait(full(next), next_parity);
       math.scores(next, query, x);
       math.store_scores(C::kSharedSoftmax ? 0 : (tile + 1) & 1, x);
     }
-    if constexpr (kMore) __syncthreads();
+    meet_others<C>();
     stage = next, parity = next_parity;
   };
-  if (ring.tiles > 0) {
+  auto all_tiles_of_block = [&] {
+    if (ring.tiles == 0) return;
+    if constexpr (C::kFp8) query.normalise(p.job.fp16, math.g, math.j, math.multiplier);
     mbar_wait(full(0), 0);
     math.scores(0, query, x);
     math.store_scores(0, x);
-    __syncthreads();
+    meet_others<C>();
 #pragma unroll 1
-    for (int tile = 0; tile < ring.tiles - 1; ++tile) step.template operator()<true>(tile);
-    step.template operator()<false>(ring.tiles - 1);
-  }
+    for (int tile = 0; tile < ring.tiles; ++tile) step(tile, tile + 1 < ring.tiles);
+  };
 
-  // ---- results
-  const float unscale = C::kFp8 ? pow2(math.scale_exponent - kFp16Shift + kE4m3Exponent) : 1.f;
-  const int pair0 = group * C::kHeadsPerGroup / 2 + math.j, unit0 = math.w * 64 + math.g;  // + 4 a tile of heads, + 8 a tile of columns
   auto& meeting = *reinterpret_cast<typename C::Meeting*>(&shared);
   const bool meets = p.merge == MergeBy::cluster;
-  if (meets) __syncthreads();  // the last rows and logits have been read
-  auto put_state = [&](int in_group, float reference, float sum) {
-    const int h = group * C::kHeadsPerGroup + in_group;
-    float2* to = meets ? meeting.state + h : p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head0 + h) * p.num_splits + split;
-    *to = make_float2(reference, sum);
+  auto results = [&] {
+    const auto [t, head0, split, token] = place_of_block<C>(p);
+    const float unscale = C::kFp8 ? pow2(math.scale_exponent - kFp16Shift + kE4m3Exponent) : 1.f;
+    const int thread = thread_anew();
+    const int g = thread >> 2 & 7, j = thread & 3, w = thread >> 5 & 3, first_head = C::kGroups == 1 ? 0 : (thread >> 7) * C::kHeadsPerGroup;
+    const int pair0 = first_head / 2 + j, unit0 = w * 64 + g;  // + 4 a tile of heads, + 8 a tile of columns
+    auto put_state = [&](int in_group, float reference, float sum) {
+      const int h = first_head + in_group;
+      float2* to = meets ? meeting.state + h : p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head0 + h) * p.num_splits + split;
+      *to = make_float2(reference, sum);
+    };
+    if (meets) meet_others<C>();  // the last rows and logits have been read
+    if constexpr (C::kSharedSoftmax) {
+      const float sum = math.over_own_head(math.sum[0], [](float a, float b) { return a + b; });
+      const SoftmaxShare own = softmax_share(w, thread & 31, C::kTiles8, Math<C>::kPer);
+      if (own.block == 0 && own.place == 0) put_state(own.head, math.reference[0], sum);
+    }
+#pragma unroll
+    for (int n = 0; n < C::kTiles8; ++n) {
+      if constexpr (!C::kSharedSoftmax) {
+        float sum = math.sum[n];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (w == 0 && j == 0) put_state(g + 8 * n, math.reference[n], sum);
+      }
+      const int pair = pair0 + 4 * n, swizzle = meets ? 2 * j : 0;
+      float4* sums =
+          meets ? meeting.sums + pair * 256 : p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + head0 / 2 + pair) * 256;
+#pragma unroll
+      for (int m = 0; m < 8; ++m) {
+        const float(&o)[4] = math.out[m][n];
+        sums[(unit0 + m * 8) ^ swizzle] = make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale);
+      }
+    }
   };
-  if constexpr (C::kSharedSoftmax) {
-    const float sum = math.over_own_head(math.sum[0], [](float a, float b) { return a + b; });
-    if (math.own_tokens == 0) put_state(math.own_head, math.reference[0], sum);
-  }
-#pragma unroll
-  for (int n = 0; n < C::kTiles8; ++n) {
-    if constexpr (!C::kSharedSoftmax) {
-      float sum = math.sum[n];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
-      if (math.w == 0 && math.j == 0) put_state(math.g + 8 * n, math.reference[n], sum);
-    }
-    const int pair = pair0 + 4 * n, swizzle = meets ? 2 * math.j : 0;
-    float4* sums =
-        meets ? meeting.sums + pair * 256 : p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + head0 / 2 + pair) * 256;
-#pragma unroll
-    for (int m = 0; m < 8; ++m) {
-      const float(&o)[4] = math.out[m][n];
-      sums[(unit0 + m * 8) ^ swizzle] = make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale);
-    }
+  // An empty partial first, while the first rows are on their way: instructions and translations come from far away, and are then here when needed.
+#pragma unroll 1
+  for (bool live = meets || !C::kRehearses;; live = true) {
+    if (live) all_tiles_of_block();
+    results();
+    if (live) break;
   }
   if (!meets) return;
+  const auto [t, head0, split, token] = place_of_block<C>(p);
   if (p.num_splits == 2) meet<C, 2>(p, meeting, token, split, head0 / 2);
   else meet<C, 1>(p, meeting, token, split, head0 / 2);
 }
 
 template <class C>
 MmaInstance mma_instance(const char* name) {
-  return {name,
-          reinterpret_cast<const void*>(mma_kernel<C>),
-          C::kFormat,
-          C::kHeads,
-          C::kTokens,
-          C::kThreads + 32 * C::kProducers,
-          static_cast<int>(sizeof(typename C::Shared)),
-          C::kBlocksPerSm};
+  return {name,           reinterpret_cast<const void*>(mma_kernel<C>), C::kFormat,     C::kHeads, C::kTokens,
+          C::kAllThreads, static_cast<int>(sizeof(typename C::Shared)), C::kBlocksPerSm};
 }
 
 }  // namespace smla::cuda

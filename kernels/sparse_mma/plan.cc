@@ -36,12 +36,13 @@ const MmaInstance& choose_instance(const smla_problem& p, int64_t tokens) {
   return *instances[alone && instances.size() > 3 ? 3 : 0];
 }
 
-/// Splits so that one wave of resident blocks covers the job, but one block an SM where that leaves it 128 entries or less: a power of two (equal
-/// shares, whole batches in the merge), and at least 16 entries of the list for each block of a token.
+/// Splits so that one wave of resident blocks covers the job, but one block an SM where that leaves it few entries, since half as many partials merge
+/// sooner: a power of two (equal shares, whole batches in the merge), and at least 32 entries of the list, or 16 for each block of a token.
 int choose_splits(const smla_problem& p, const MmaPlan& plan, int64_t tokens, int64_t max_entries) {
   const int64_t units = tokens * plan.head_blocks, one_each = p.sm_count / units;
-  const int64_t by_wave = one_each * 128 >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
-  const int64_t by_list = std::min<int64_t>(max_entries / plan.instance->tokens, max_entries / (16 * plan.head_blocks));
+  const bool bound_by_rows = p.kv_format != SMLA_KV_FP8_656 || p.h_q <= 8;  // not by instructions: then one block an SM keeps up
+  const int64_t by_wave = one_each * (bound_by_rows ? 512 : 128) >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
+  const int64_t by_list = max_entries / std::max(32, 16 * plan.head_blocks);
   const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));
 }

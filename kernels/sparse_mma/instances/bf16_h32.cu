@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sparse_mma/kernel.cuh"
 namespace smla::cuda {
-extern const MmaInstance bf16_h32 = mma_instance<MmaConfig<SMLA_KV_BF16, 2, 2, 16, 4, 1, 0>>("bf16_h32");
+extern const MmaInstance bf16_h32 = mma_instance<MmaConfig<SMLA_KV_BF16, 2, 2, 16, 4, 1>>("bf16_h32");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sparse_mma/kernel.cuh"
 namespace smla::cuda {
-extern const MmaInstance bf16_h8_wide = mma_instance<MmaConfig<SMLA_KV_BF16, 1, 1, 16, 2, 3, 0>>("bf16_h8_wide");
+extern const MmaInstance bf16_h8_wide = mma_instance<MmaConfig<SMLA_KV_BF16, 1, 1, 16, 2, 2>>("bf16_h8_wide");
 }
