@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <set>
 #include <thread>
 
+#include "cases/cost.h"
 #include "harness/impostors.h"
 #include "harness/interrupt.h"
 #include "harness/relations.h"
@@ -20,8 +20,9 @@ namespace smla {
 namespace {
 
 using InputsPtr = std::shared_ptr<const Inputs>;
-constexpr int64_t kHeldRows_bytes = 48 << 20;  // outputs that wait for the oracle, over all kernels of the case
-constexpr int64_t kBlockRows = 512;            // rows of one oracle block: about 12 KiB each
+// Outputs that wait for the oracle, over all kernels of the case: a quarter of its tensors within these bounds.
+constexpr int64_t kHeldLeast_bytes = 24 << 20, kHeldMost_bytes = 64 << 20;
+constexpr int64_t kBlockRows = 512;  // rows of one oracle block: about 12 KiB each
 
 /// One run of one kernel, and what is made of it.
 struct Take {
@@ -87,28 +88,41 @@ class CaseJudge {
     if (threads_ == 0) threads_ = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
 
-  CaseResult judge() {
+  /// False: interrupted.
+  bool run() {
     base_ = inputs({});
     tokens_ = judged_tokens(*base_, options_.oracle_rows);
     subjects_.resize(kernels_.size());
     for (size_t i = 0; i < kernels_.size(); ++i) {
       ask(subjects_[i], kernels_[i]);
-      if (interrupted()) return {};
+      if (interrupted()) return false;
     }
+    inputs_.clear();
     const std::vector<std::pair<Subject*, Take*>> order = launch_order();
-    const int64_t held = std::count_if(order.begin(), order.end(), [](const auto& entry) { return entry.second->rows_needed; });
+    const int64_t needed = std::count_if(order.begin(), order.end(), [](const auto& entry) { return entry.second->rows_needed; });
+    // Rows wait for the oracle, or to be held against others. Where there is neither, each answer is judged as it comes.
+    const bool waits = !needs_no_oracle(base_->c.values) ||
+                       std::any_of(order.begin(), order.end(), [](const auto& e) { return e.second->rows_needed && e.second->bits_promised; });
+    const int64_t held = waits ? needed : 1;
     const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4) * std::max<int64_t>(held, 1);
-    const size_t chunk = static_cast<size_t>(std::max<int64_t>(1, kHeldRows_bytes / token_bytes));
+    const size_t chunk =
+        static_cast<size_t>(std::max<int64_t>(1, std::clamp(tensor_bytes(*base_) / 4, kHeldLeast_bytes, kHeldMost_bytes) / token_bytes));
     for (size_t from = 0; from < tokens_.size(); from += chunk) {
-      const std::span<const int64_t> tokens = std::span(tokens_).subspan(from, std::min(chunk, tokens_.size() - from));
-      send_oracle_ahead(tokens);
+      judge_chunk();
+      chunk_ = std::span(tokens_).subspan(from, std::min(chunk, tokens_.size() - from));
       for (const auto& [subject, take] : order)
         if (subject->running() && (from == 0 || take->rows_needed)) {
-          launch(*subject, *take, tokens, from == 0);
-          if (interrupted()) return {};
+          launch(*subject, *take, chunk_, from == 0);
+          if (!waits) judge_chunk();
+          if (interrupted()) return false;
         }
-      judge_chunk(tokens);
     }
+    return true;
+  }
+
+  /// What is left to do then.
+  CaseResult judge() {
+    judge_chunk();
     return finish();
   }
 
@@ -167,15 +181,6 @@ class CaseJudge {
 
   void note(const RunReply& reply) const {
     if (options_.timeline) options_.timeline->add(reply.spans);
-  }
-
-  OracleBlock noted_oracle(const Inputs& in, std::span<const int64_t> tokens, const OracleOptions& options) const {
-    const int64_t begin_ns = steady_now_ns();
-    OracleBlock block = oracle(in, tokens, options);
-    const int64_t generated_ns = begin_ns + static_cast<int64_t>(block.generate_ms * 1e6);
-    const Span spans[] = {{Activity::generate, begin_ns, generated_ns}, {Activity::oracle, generated_ns, steady_now_ns()}};
-    if (options_.timeline) options_.timeline->add(spans);
-    return block;
   }
 
   const Candidate* twin(const std::string& kernel) const {
@@ -294,22 +299,17 @@ class CaseJudge {
       subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.name(), differs(!out_ok, !lse_ok)));
   }
 
-  template <class F>
-  void each_block(std::span<const int64_t> tokens, F&& f) const {
+  void judge_chunk() {
     const size_t block_tokens = static_cast<size_t>(std::max<int64_t>(threads_, kBlockRows / base_->c.h_q));
-    for (size_t from = 0; from < tokens.size(); from += block_tokens) f(tokens.subspan(from, std::min(block_tokens, tokens.size() - from)), from);
-  }
-
-  void judge_chunk(std::span<const int64_t> tokens) {
-    each_block(tokens, [&](std::span<const int64_t> block, size_t from) {
+    for (size_t from = 0; from < chunk_.size(); from += block_tokens) {
       std::map<const Inputs*, OracleBlock> answers;  // once for all kernels
       for (Subject& subject : subjects_)
-        if (subject.running()) judge_block(subject, answers, block, from);
-    });
+        if (subject.running()) judge_block(subject, answers, chunk_.subspan(from, std::min(block_tokens, chunk_.size() - from)), from);
+    }
     for (Subject& subject : subjects_)
       for (Take& take : subject.takes) {
-        take.reply.out = {};
-        take.reply.lse = {};
+        std::vector<uint16_t>().swap(take.reply.out);  // its memory, too
+        std::vector<float>().swap(take.reply.lse);
       }
   }
 
@@ -320,7 +320,7 @@ class CaseJudge {
     Take& base = subject.takes[0];
     for (size_t i = 0; i < subject.takes.size(); ++i) {
       Take& take = subject.takes[i];
-      if (!take.rows_needed) continue;
+      if (!take.rows_needed || take.reply.out.empty()) continue;
       const OracleBlock* answer = ask_oracle(answers, *take.in, tokens);
       {
         const Doing note(options_.timeline, Activity::compare);
@@ -350,18 +350,11 @@ class CaseJudge {
     if (needs_no_oracle(in.c.values)) return nullptr;
     const auto found = answers.find(&in);
     if (found != answers.end()) return &found->second;
-    const OracleOptions options = oracle_options(in);
-    if (&in == base_.get() && ahead_.valid()) {
-      const Doing note(options_.timeline, Activity::oracle);
-      answered_ahead_ = ahead_.get();
-    }
-    const bool ahead = &in == base_.get() && options.score_errors == answered_ahead_.score_errors && answered_ahead_.blocks.contains(tokens.front());
-    OracleBlock& block = answers[&in];
-    if (ahead) {
-      block = std::move(answered_ahead_.blocks[tokens.front()]);
-    } else {
-      block = noted_oracle(in, tokens, options);
-    }
+    const int64_t begin_ns = steady_now_ns();
+    OracleBlock& block = answers[&in] = oracle(in, tokens, oracle_options(in));
+    const int64_t generated_ns = begin_ns + static_cast<int64_t>(block.generate_ms * 1e6);
+    const Span spans[] = {{Activity::generate, begin_ns, generated_ns}, {Activity::oracle, generated_ns, steady_now_ns()}};
+    if (options_.timeline) options_.timeline->add(spans);
     oracle_ms_ += block.compute_ms;
     return &block;
   }
@@ -377,21 +370,6 @@ class CaseJudge {
             options.score_errors.push_back(error);
         }
     return options;
-  }
-
-  /// Starts on the case's own question while the kernels are on a GPU. Those on the CPU need the cores themselves.
-  void send_oracle_ahead(std::span<const int64_t> tokens) {
-    bool running = false;
-    for (const Subject& subject : subjects_) {
-      if (subject.running() && subject.candidate->info.device == "cpu") return;
-      running |= subject.running();
-    }
-    if (!running || needs_no_oracle(base_->c.values)) return;
-    ahead_ = std::async(std::launch::async, [this, tokens, options = oracle_options(*base_)] {
-      Answers answers{options.score_errors, {}};
-      each_block(tokens, [&](std::span<const int64_t> block, size_t) { answers.blocks[block.front()] = noted_oracle(*base_, block, options); });
-      return answers;
-    });
   }
 
   CaseResult finish() {
@@ -440,25 +418,28 @@ class CaseJudge {
   }
 
   const PlannedCase& planned_;
-  const std::vector<Candidate>& kernels_;
+  const std::vector<Candidate> kernels_;
   const JudgeOptions& options_;
   int threads_;
   std::map<std::string, InputsPtr> inputs_;  // by variant
   InputsPtr base_;
   std::vector<int64_t> tokens_;
   std::vector<Subject> subjects_;
-  double oracle_ms_ = 0;  // of its own work, whoever waited for it
-  struct Answers {
-    std::vector<ScoreError> score_errors;
-    std::map<int64_t, OracleBlock> blocks;  // by their first token
-  } answered_ahead_;
-  std::future<Answers> ahead_;  // last: what it works on must outlive it
+  std::span<const int64_t> chunk_;  // of tokens_: has run, is yet to be judged
+  double oracle_ms_ = 0;
 };
 
 }  // namespace
 
+std::function<CaseResult()> run_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options) {
+  const auto judge = std::make_shared<CaseJudge>(planned, kernels, options);
+  if (!judge->run()) return {};
+  return [judge] { return judge->judge(); };
+}
+
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options) {
-  return CaseJudge(planned, kernels, options).judge();
+  const auto judge = run_case(planned, kernels, options);
+  return judge ? judge() : CaseResult{};
 }
 
 std::vector<int64_t> judged_tokens(const Inputs& in, int64_t rows) {

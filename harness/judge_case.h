@@ -2,6 +2,7 @@
 // One case: every kernel runs it, the oracle answers it once, block by block, and each kernel is judged.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ struct CaseResult {
   std::vector<PairResult> pairs;  // in the order of the kernels; empty if interrupted
   int64_t valid_keys = 0;
 };
+/// Has the kernels run. What comes back judges their rows; it asks no worker, so the next case may run meanwhile. `planned` and `options` must
+/// outlive it. Empty: interrupted.
+std::function<CaseResult()> run_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
+/// Both in turn.
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
 
 /// Tokens to judge so that about `rows` rows (t, h) are: special ones always, the others evenly spread. 0 = all.

@@ -38,20 +38,20 @@ void fill(AccuracyRow& row, const TensorFigures& f) {
 
 }  // namespace
 
-Common common_of(const Common& run, const PlannedCase& planned, const CaseResult& result, const std::string& kernel) {
+Common common_of(const Common& run, const PlannedCase& planned, int64_t valid_keys, const std::string& kernel) {
   Common common = run;
   common.suite = planned.suite;
   common.c = planned.c();
   common.kernel = kernel;
   const double tokens = static_cast<double>(planned.c().tokens());
-  common.valid_keys_mean = static_cast<double>(result.valid_keys) / tokens;
+  common.valid_keys_mean = static_cast<double>(valid_keys) / tokens;
   common.invalid_frac = 1 - *common.valid_keys_mean / planned.c().topk;
   return common;
 }
 
 std::vector<AccuracyRow> accuracy_rows(const Common& run, const PlannedCase& planned, const CaseResult& result, const PairResult& pair) {
   AccuracyRow both;
-  static_cast<Common&>(both) = common_of(run, planned, result, pair.kernel);
+  static_cast<Common&>(both) = common_of(run, planned, result.valid_keys, pair.kernel);
   both.repro = pair.repro;
   const RowFigures& f = pair.evidence.figures;
   const bool judged = f.rows > 0;

@@ -11,7 +11,7 @@ namespace smla {
 /// One row for out and, where the kernel gives an lse, one for lse. `run`: what every row of this run begins with.
 std::vector<AccuracyRow> accuracy_rows(const Common& run, const PlannedCase& planned, const CaseResult& result, const PairResult& pair);
 
-/// The columns that name case and kernel, on top of what every row of this run begins with.
-Common common_of(const Common& run, const PlannedCase& planned, const CaseResult& result, const std::string& kernel);
+/// The columns that name case and kernel, on top of what every row of this run begins with. `valid_keys`: over all rows of the case.
+Common common_of(const Common& run, const PlannedCase& planned, int64_t valid_keys, const std::string& kernel);
 
 }  // namespace smla

@@ -5,12 +5,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <condition_variable>
+#include <exception>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <mutex>
 #include <numeric>
 #include <optional>
+#include <thread>
+#include <utility>
 
+#include "cases/pairwise.h"
 #include "harness/bench.h"
 #include "harness/capture/captured_call.h"
 #include "harness/exit_status.h"
@@ -53,10 +61,10 @@ JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_che
 
 namespace {
 
-PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, const PairResult& pair, const CaseResult& about) {
+PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, const PairResult& pair, int64_t valid_keys) {
   return {planned, candidate,
           PassedPair::Bits{pair.base.out_hash.at(0), pair.base.lse_hash.empty() ? 0 : pair.base.lse_hash[0], pair.evidence.has_lse, pair.contract},
-          about};
+          valid_keys};
 }
 
 /// Runs a pair that failed once more and captures it. What to tell of that.
@@ -72,6 +80,139 @@ std::string dump(const Job& job, const PlannedCase& planned, const Candidate& ca
     return fmt::format("captured: smla replay {}", shell_quote(file));
   } catch (const std::exception& error) { return fmt::format("not captured: {}", error.what()); }
 }
+
+/// A case, and which of the job's kernels are asked it.
+struct Asked {
+  const PlannedCase* planned;
+  std::vector<size_t> kernels;
+};
+struct Answered {
+  CaseResult result;
+  std::vector<std::string> dumped;  // of each pair: what to tell of its capture, if it was captured
+};
+
+void add(TimeShares& sum, const TimeShares& more) { std::transform(sum.begin(), sum.end(), more.begin(), sum.begin(), std::plus<>()); }
+
+/// Two cases are under way at a time, so that cores are not idle: while one's rows are judged, another's kernels run. Built-in CPU kernels have two
+/// sets of workers, so that both may run, unless the tensors of both are large. Answers are waited for in the order of the cases.
+class Lanes {
+ public:
+  Lanes(const Job& job, const JudgeOptions& judge, const std::vector<Asked>& asked) : job_(job), asked_(asked), answers_(asked.size()) {
+    const bool built_in_cpu = job.options.plugin.empty() && job.options.pythons.empty() && job.options.threads == 0 &&
+                              std::all_of(job.kernels.begin(), job.kernels.end(), [](const Candidate& k) { return k.info.device == "cpu"; });
+    if (built_in_cpu && asked.size() > 1) beside_.emplace(job.options);
+    for (size_t i = 0; i < kLanes; ++i) {
+      judge_[i] = judge;
+      kernels_[i] = job.kernels;
+      if (i == 0 || !beside_) continue;
+      judge_[i].twins = beside_->all();
+      for (Candidate& kernel : kernels_[i])
+        kernel = *std::find_if(judge_[i].twins.begin(), judge_[i].twins.end(), [&](const Candidate& c) { return c.info.name == kernel.info.name; });
+    }
+    for (size_t i = 0; i < kLanes; ++i) threads_[i] = std::jthread([this, i] { work(i); });
+  }
+  ~Lanes() { end(); }
+
+  /// The answer to asked[i]; none if Ctrl-C came before it. Throws what its judge threw. To be called in order.
+  std::optional<Answered> wait_for(size_t i) {
+    std::unique_lock lock(mutex_);
+    waited_for_ = i;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return answers_[i].done; });
+    if (answers_[i].error) std::rethrow_exception(answers_[i].error);
+    return std::exchange(answers_[i].answered, {});
+  }
+  /// Nothing that is still under way, or to come, began before.
+  int64_t earliest_ns() {
+    const std::lock_guard lock(mutex_);
+    return std::min(steady_now_ns(), *std::min_element(since_ns_.begin(), since_ns_.end()));
+  }
+  /// No further case begins; those under way are waited for.
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      next_ = asked_.size();
+      changed_.notify_all();
+    }
+    for (std::jthread& thread : threads_)
+      if (thread.joinable()) thread.join();
+  }
+  int64_t peak_bytes() const { return job_.session.workers_peak_bytes() + (beside_ ? beside_->workers_peak_bytes() : 0); }
+
+ private:
+  static constexpr size_t kLanes = 2, kAhead = 32;  // so many cases may be answered before one that takes long
+  static constexpr double kLarge_bytes = 16 << 20;  // of a case's tensors
+  static constexpr int64_t kIdle = std::numeric_limits<int64_t>::max();
+
+  struct Answer {
+    bool done = false;
+    std::optional<Answered> answered;
+    std::exception_ptr error;
+  };
+
+  static double bytes_about(const Case& c) {
+    return pairwise::pool_bytes(c) + static_cast<double>(c.tokens()) * (2.0 * c.h_q * (c.d_qk + c.d_v) + 4.0 * c.topk);
+  }
+
+  void work(size_t lane) {
+    for (;;) {
+      size_t i;
+      {
+        std::unique_lock lock(mutex_);
+        since_ns_[lane] = kIdle;
+        changed_.wait(lock, [&] { return next_ >= asked_.size() || next_ < waited_for_ + kAhead; });
+        if (next_ >= asked_.size()) return;
+        i = next_++;
+        since_ns_[lane] = steady_now_ns();
+      }
+      Answer answer;
+      try {
+        answer.answered = ask(lane, asked_[i]);
+      } catch (...) { answer.error = std::current_exception(); }
+      answer.done = true;
+      const std::lock_guard lock(mutex_);
+      answers_[i] = std::move(answer);
+      changed_.notify_all();
+    }
+  }
+
+  std::optional<Answered> ask(size_t lane, const Asked& asked) {
+    std::vector<Candidate> kernels;
+    for (size_t k : asked.kernels) kernels.push_back(kernels_[lane][k]);
+    std::mutex& own = workers_[beside_ ? lane : 0];
+    std::function<CaseResult()> judge;
+    {
+      std::unique_lock<std::mutex> large(large_, std::defer_lock);
+      if (bytes_about(asked.planned->c()) > kLarge_bytes) large.lock();
+      const std::lock_guard lock(own);
+      if (interrupted()) return {};
+      judge = run_case(*asked.planned, kernels, judge_[lane]);
+    }
+    if (!judge) return {};
+    Answered answered{judge(), {}};
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      std::string& text = answered.dumped.emplace_back();
+      if (!job_.options.dump_failed || answered.result.pairs[k].status() != Status::fail) continue;
+      const std::lock_guard lock(own);
+      text = dump(job_, *asked.planned, kernels[k]);
+    }
+    return answered;
+  }
+
+  const Job& job_;
+  const std::vector<Asked>& asked_;
+  std::optional<Session> beside_;  // the second set of workers
+  std::array<JudgeOptions, kLanes> judge_;
+  std::array<std::vector<Candidate>, kLanes> kernels_;
+  std::array<std::mutex, kLanes> workers_;  // whose kernels run
+  std::mutex large_;                        // one case with large tensors at a time
+  std::mutex mutex_;                        // of what follows
+  std::condition_variable changed_;
+  std::vector<Answer> answers_;
+  size_t next_ = 0, waited_for_ = 0;
+  std::array<int64_t, kLanes> since_ns_{};
+  std::array<std::jthread, kLanes> threads_;  // last: what they work on must outlive them
+};
 
 }  // namespace
 
@@ -101,57 +242,66 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
         ++result.resumed;
       }
   Progress progress(options.progress, result.tally.planned - result.resumed, "checked");
-  bool header = false;
+  std::vector<Asked> asked;
   for (const PlannedCase& planned : job.plan) {
-    std::vector<Candidate> kernels;
-    for (const Candidate& kernel : job.kernels) {
-      const auto before = ended_before(planned, kernel);
-      if (!before) kernels.push_back(kernel);
-      else if (*before == Status::pass && !result.unexpected.contains(pair_key_of(planned.c(), kernel.info.name)))
-        result.passed.push_back({planned, kernel, {}, {}});
+    std::vector<size_t> kernels;
+    for (size_t k = 0; k < job.kernels.size(); ++k) {
+      const auto ended = ended_before(planned, job.kernels[k]);
+      if (!ended) kernels.push_back(k);
+      else if (*ended == Status::pass && !result.unexpected.contains(pair_key_of(planned.c(), job.kernels[k].info.name)))
+        result.passed.push_back({planned, job.kernels[k], {}, {}});
     }
-    if (kernels.empty()) continue;
-    progress.advance(0, to_line(planned.c()));
-    CaseResult of_case = judge_case(planned, kernels, judge);
-    if ((result.signal = interrupted()) != 0) break;
-    const std::vector<PairResult> pairs = std::move(of_case.pairs);
-    progress.clear();
-    std::optional<Doing> reporting(std::in_place, &timeline, Activity::report);
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      const PairResult& pair = pairs[i];
-      result.tally.add(pair.status(), pair.red);
-      const std::vector<AccuracyRow> rows = accuracy_rows(job.run, planned, of_case, pair);
-      if (writer) writer->append(rows);
-      if (!pair.expected.empty()) result.unexpected[pair_key(rows.front())] = pair.expected;
-      const bool green = pair.status() == Status::pass && !pair.red, neutral = !green && !pair.red;
-      if (options.verbose || pair.red || (green && !options.quiet)) {
-        if (!header) fmt::print("{}\n", accuracy_header());
-        header = true;
-        fmt::print("{}\n", accuracy_line(planned, pair));
-        if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
-        if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
-        if (options.dump_failed && pair.status() == Status::fail) fmt::print("            {}\n", dump(job, planned, kernels[i]));
-      }
-      if (green) result.passed.push_back(passed_pair(planned, kernels[i], pair, of_case));
-    }
-    std::fflush(stdout);
-    progress.advance(static_cast<int64_t>(pairs.size()), "");
-    reporting.reset();
-    const TimeShares of_this = shares(timeline.take());
-    std::transform(result.spent.begin(), result.spent.end(), of_this.begin(), result.spent.begin(), std::plus<>());
+    if (!kernels.empty()) asked.push_back({&planned, std::move(kernels)});
   }
+
+  bool header = false;
+  Lanes lanes(job, judge, asked);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const PlannedCase& planned = *asked[i].planned;
+    progress.advance(0, to_line(planned.c()));
+    const std::optional<Answered> answered = lanes.wait_for(i);
+    if (!answered) continue;  // Ctrl-C came first; of those that ran beside it some may have ended
+    {
+      const Doing note(&timeline, Activity::report);
+      progress.clear();
+      for (size_t k = 0; k < answered->result.pairs.size(); ++k) {
+        const PairResult& pair = answered->result.pairs[k];
+        result.tally.add(pair.status(), pair.red);
+        const std::vector<AccuracyRow> rows = accuracy_rows(job.run, planned, answered->result, pair);
+        if (writer) writer->append(rows);
+        if (!pair.expected.empty()) result.unexpected[pair_key(rows.front())] = pair.expected;
+        const bool green = pair.status() == Status::pass && !pair.red, neutral = !green && !pair.red;
+        if (options.verbose || pair.red || (green && !options.quiet)) {
+          if (!header) fmt::print("{}\n", accuracy_header());
+          header = true;
+          fmt::print("{}\n", accuracy_line(planned, pair));
+          if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
+          if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
+          if (!answered->dumped[k].empty()) fmt::print("            {}\n", answered->dumped[k]);
+        }
+        if (green) result.passed.push_back(passed_pair(planned, job.kernels[asked[i].kernels[k]], pair, answered->result.valid_keys));
+      }
+      std::fflush(stdout);
+      progress.advance(std::ssize(answered->result.pairs), "");
+    }
+    add(result.spent, timeline.settle(lanes.earliest_ns()));
+  }
+  lanes.end();
+  add(result.spent, timeline.settle(steady_now_ns()));
+  result.signal = interrupted();
+  result.workers_peak_bytes = lanes.peak_bytes();
   progress.clear();
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
 Decision judge_again(const Job& job, PassedPair& pair) {
-  CaseResult of_case = judge_case(pair.planned, {pair.candidate}, judge_options(job, {}));
-  const std::vector<PairResult> pairs = std::move(of_case.pairs);
-  if (pairs.empty()) return {};
-  pair.about = of_case;
-  if (pairs[0].status() == Status::pass) pair = passed_pair(pair.planned, pair.candidate, pairs[0], of_case);
-  return pairs[0].decision;
+  const CaseResult of_case = judge_case(pair.planned, {pair.candidate}, judge_options(job, {}));
+  if (of_case.pairs.empty()) return {};
+  const PairResult& judged = of_case.pairs[0];
+  pair.valid_keys = of_case.valid_keys;
+  if (judged.status() == Status::pass) pair = passed_pair(pair.planned, pair.candidate, judged, of_case.valid_keys);
+  return judged.decision;
 }
 
 void print_tail(const SweepResult& result, const Job& job) {
@@ -175,7 +325,7 @@ void print_tail(const SweepResult& result, const Job& job) {
     text.clear();
     for (size_t i = kHarnessOwn; i < kActivities; ++i) text += fmt::format(" {} {:.2f},", kActivityNames[i], result.spent[i] / 1e3);
     fmt::print("of the harness:{} other {:.2f}\n", text, other_s);
-    fmt::print("memory at its peak: {} MiB here, {} MiB in the worker\n", peak_bytes(getpid()) >> 20, job.session.workers_peak_bytes() >> 20);
+    fmt::print("memory at its peak: {} MiB here, {} MiB in workers\n", peak_bytes(getpid()) >> 20, result.workers_peak_bytes >> 20);
   }
   const bool no_streams = std::all_of(job.kernels.begin(), job.kernels.end(), [](const Candidate& kernel) { return kernel.info.device == "cpu"; });
   std::string idle;

@@ -32,7 +32,7 @@ struct PassedPair {
     Contract contract;
   };
   std::optional<Bits> bits;  // empty: it passed in the run that is resumed (judge_again)
-  CaseResult about;          // without pairs: what common_of wants to know of the case
+  int64_t valid_keys = 0;    // of the case
 };
 
 struct SweepResult {
@@ -40,6 +40,7 @@ struct SweepResult {
   int64_t resumed = 0;  // of them, pairs that the run which is resumed had judged
   TimeShares spent{};
   double wall_s = 0;
+  int64_t workers_peak_bytes = 0;
   int signal = 0;  // that interrupted the sweep
   std::vector<PassedPair> passed;
   std::map<std::string, std::string> unexpected;  // pair_key (reports/outcome.h) -> what the suite expected instead

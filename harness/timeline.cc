@@ -41,6 +41,17 @@ std::vector<Span> Timeline::take() {
   return std::exchange(spans_, {});
 }
 
+TimeShares Timeline::settle(int64_t until_ns) {
+  std::vector<Span> settled = take(), rest;
+  for (Span& span : settled) {
+    if (span.end_ns <= until_ns) continue;
+    rest.push_back({span.activity, std::max(span.begin_ns, until_ns), span.end_ns});
+    span.end_ns = until_ns;
+  }
+  add(rest);
+  return shares(settled);
+}
+
 Timeline& worker_timeline() {
   static Timeline timeline;
   return timeline;

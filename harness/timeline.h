@@ -49,6 +49,8 @@ class Timeline {
   void add(std::span<const Span> spans);
   /// All of them, which are forgotten.
   std::vector<Span> take();
+  /// The shares up to a moment before which nothing begins that is yet to be added. What is settled is forgotten.
+  TimeShares settle(int64_t until_ns);
 
  private:
   std::mutex mutex_;

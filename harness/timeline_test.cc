@@ -42,6 +42,19 @@ TEST_CASE("the same activity on two threads counts once; spans that end before t
   CHECK(shares({}) == TimeShares{});
 }
 
+TEST_CASE("what is settled piece by piece is what is settled at once") {
+  const std::vector<Span> spans = {{Activity::ask, 0, 40 * kMs}, {Activity::kernel, 10 * kMs, 30 * kMs}, {Activity::compare, 5 * kMs, 50 * kMs}};
+  Timeline timeline;
+  timeline.add(spans);
+  TimeShares sum{};
+  for (int64_t until_ms : {7, 20, 20, 45, 60}) {
+    const TimeShares piece = timeline.settle(until_ms * kMs);
+    for (size_t i = 0; i < kActivities; ++i) sum[i] += piece[i];
+  }
+  CHECK(sum == shares(spans));
+  CHECK(timeline.take().empty());
+}
+
 TEST_CASE("what is noted is taken once") {
   Timeline timeline;
   { const Doing note(&timeline, Activity::report); }

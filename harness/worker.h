@@ -99,7 +99,7 @@ struct LaneReply {
   double mem_clock_mhz = 0, power_w_median = 0, temperature_c_max = 0;  // 0 = unknown
   int32_t splits_used = 0;
   int64_t workspace_bytes = 0;
-  std::string stop_reason;                   // noise | max_time
+  std::string stop_reason;                   // noise | max_time | kernels_done (what they are held against)
   std::vector<uint64_t> out_hash, lse_hash;  // of the last timed call, over outputs that were filled before it
 };
 struct TimeReply {

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "cases/cost.h"
 #include "kernels/problem.h"
 #include "reference/budget.h"
 #include "smla_catch.h"
@@ -476,6 +477,20 @@ TEST_CASE("a daemon that a kernel started does not outlive its worker") {
   CHECK(processes() < before);  // the worker went as well
 }
 
+TEST_CASE("timing needs the tensors once, and twice the last-level cache") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  TimeRequest request;
+  request.c = parse_line("decode b=1 s_q=1 h_q=4 s_kv=131072 topk=64");
+  request.lanes = {{Lane::Work::kernel, "healthy", false, true}, {Lane::Work::gather, "healthy", false, true}};
+  request.max_noise = 1e9;
+  const TimeReply reply = w.time(request);
+  CAPTURE(reply.detail, reply.l2_bytes, w.peak_bytes());
+  REQUIRE(reply.status == Status::pass);
+  const int64_t tensors = tensor_bytes(make_inputs(request.c));
+  if (!kSanitized) CHECK(w.peak_bytes() <= tensors * 3 / 2 + (int64_t{64} << 20) + 2 * reply.l2_bytes);
+  CHECK(w.peak_bytes() > tensors);
+}
+
 TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") {
   TimeRequest request;
   request.c = parse_line(kLine);
@@ -513,6 +528,12 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
   request.max_noise = 0;
   request.lanes = {{Lane::Work::kernel, "slow", false, false}};
   CHECK(worker().time(request).lanes.at(0).stop_reason == "max_time");
+  request.lanes.push_back({Lane::Work::gather, "slow", false, false});  // takes far less of its own time, but is a floor
+  const TimeReply beside = worker().time(request);
+  REQUIRE(beside.lanes.size() == 2);
+  CHECK(beside.lanes[0].stop_reason == "max_time");
+  CHECK(beside.lanes[1].stop_reason == "kernels_done");
+  CHECK(std::ssize(beside.lanes[1].time_us) - std::ssize(beside.lanes[0].time_us) <= 1);
   request.lanes = {{Lane::Work::kernel, "write_inputs", false, false}};
   const TimeReply changed = worker().time(request);
   CHECK(changed.status == Status::crash);

@@ -25,8 +25,8 @@ namespace smla {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kReleased_bytes = int64_t{32} << 20;
-constexpr int64_t kHashPiece = int64_t{1} << 20;  // worth a thread, whose start costs as much as reading some 200 KiB
+constexpr int64_t kReleased_bytes = int64_t{16} << 20;  // released memory that stays while memory of another size is got
+constexpr int64_t kHashPiece = int64_t{1} << 20;        // worth a thread, whose start costs as much as reading some 200 KiB
 const int64_t kPage = sysconf(_SC_PAGESIZE);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -79,7 +79,7 @@ class HostDevice final : public Device {
     problem.smem_optin_bytes = 0;
     problem.l2_bytes = last_level_cache_bytes();
   }
-  int64_t available_bytes() const override { return host_available_bytes(); }
+  int64_t available_bytes() const override { return host_available_bytes() + released_.bytes(); }
   int64_t last_level_cache_bytes() const override {
     for (int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
       if (long bytes = sysconf(level); bytes > 0) return bytes;
@@ -98,6 +98,7 @@ class HostDevice final : public Device {
       block.mapped = at;
       block.mapped_bytes = mapped_bytes;
     } else {
+      released_.give_back_beyond(kReleased_bytes);
       block = map(name, bytes, mapped_bytes);
       std::byte* begin = block.mapped + kPage;
       if ((usable >= kWorthAsking_bytes && usable > available_bytes()) || mprotect(begin, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0)
@@ -124,6 +125,7 @@ class HostDevice final : public Device {
     return block;
   }
   std::vector<Range> back(Block& block, std::vector<Range> ranges) override {
+    released_.give_back_beyond(kReleased_bytes);
     const std::vector<Range> backed = in_whole_units(std::move(ranges), kPage, block.bytes);
     const int64_t need = std::accumulate(backed.begin(), backed.end(), int64_t{0}, [](int64_t sum, Range r) { return sum + r.end - r.begin; });
     bool enough = need <= available_bytes();
@@ -329,7 +331,7 @@ class HostDevice final : public Device {
     return names_.emplace_back(name).c_str();
   }
   std::deque<std::string> names_;
-  ReleasedMemory released_{kReleased_bytes, unmap};
+  ReleasedMemory released_{std::numeric_limits<int64_t>::max(), unmap};  // all of it, until memory of another size is got
   Block flush_;
 };
 

@@ -20,7 +20,7 @@ class ReleasedMemory {
     if (bytes > most_bytes_) return give_back_(at, bytes);
     held_.push_back({at, bytes});
     bytes_ += bytes;
-    while (bytes_ > most_bytes_) give_back_oldest();
+    give_back_beyond(most_bytes_);
   }
   /// The piece of exactly that size that was released last; null where there is none.
   std::byte* take(int64_t bytes) {
@@ -33,8 +33,10 @@ class ReleasedMemory {
     }
     return nullptr;
   }
-  void give_back_all() {
-    while (!held_.empty()) give_back_oldest();
+  void give_back_all() { give_back_beyond(0); }
+  /// The oldest first, until no more than so much is held.
+  void give_back_beyond(int64_t bytes) {
+    while (bytes_ > bytes) give_back_oldest();
   }
   int64_t bytes() const { return bytes_; }
 

@@ -30,6 +30,8 @@ TEST_CASE("released memory is taken again by its size, and the oldest goes when 
     released.keep(memory + 4, 101);  // more than is ever held
     CHECK(given_back == std::vector{memory + 0, memory + 4});
     CHECK(released.bytes() == 61);
+    released.give_back_beyond(41);
+    CHECK(given_back == std::vector{memory + 0, memory + 4, memory + 1});
   }
   CHECK(given_back == std::vector{memory + 0, memory + 4, memory + 1, memory + 3});
 }

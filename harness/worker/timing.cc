@@ -232,6 +232,9 @@ void LaneTimer::run() {
     if (alive(course)) order.push_back(&course);
   }
   // Rounds go there and back in turn, every two of them from another start: nobody is always first, or always behind the same neighbour.
+  // What kernels are held against is timed beside them, and no longer.
+  const auto is_kernel = [](const Course* c) { return c->lane.work == Lane::Work::kernel; };
+  const bool any_kernel = std::any_of(order.begin(), order.end(), is_kernel);
   for (int64_t round = 0; std::any_of(order.begin(), order.end(), [](const Course* c) { return !c->done; }); ++round) {
     for (size_t i = 0; i < order.size(); ++i) {
       const size_t at = (i + static_cast<size_t>(round / 2)) % order.size();
@@ -245,6 +248,10 @@ void LaneTimer::run() {
             course.reply.out_hash = {course.subject.call->out_hash()}, course.reply.lse_hash = {course.subject.call->lse_hash()};
         } else if (const auto stop = course.rule.after(course.kept, course.spent_us / 1e6)) {
           course.reply.stop_reason = *stop;
+          course.closing = true;
+        } else if (any_kernel && std::ssize(course.kept) >= request_.min_samples &&
+                   std::none_of(order.begin(), order.end(), [&](const Course* c) { return is_kernel(c) && !c->done; })) {
+          course.reply.stop_reason = "kernels_done";
           course.closing = true;
         }
       });

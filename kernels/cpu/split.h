@@ -109,33 +109,44 @@ struct SplitBody {
     std::fill_n(mine.sum, heads, 0.f);
     for (int64_t begin = range.begin; begin < range.end; begin += kTile) {
       bool counts[kTile];
-      gather(s, c, row, begin, range.end, counts, mine);
-      multiply_k(s, c, heads, mine);
+      const int keys = gather(s, c, row, begin, range.end, counts, mine);
+      multiply_k(s, c, heads, keys, mine);
       for (int h = 0; h < c.p.h_q; ++h) soften(s, c, h, counts, mine);
-      multiply_v(s, c, heads, mine);
+      multiply_v(s, c, heads, keys, mine);
       s.accumulated(c, mine.acc, c.p.h_q * d_v);
     }
   }
 
-  /// Loads a tile; entries from `end` on, and invalid ones, as zeros.
+  /// Loads a tile; entries from `end` on, and invalid ones, as zeros. Returns to where it is to be multiplied: the rest of a short tile neither
+  /// counts nor is loaded.
   template <class S>
-  static void gather(const S& s, const Call& c, const Row& row, int64_t begin, int64_t end, bool* counts, const Thread& mine) {
+  static int gather(const S& s, const Call& c, const Row& row, int64_t begin, int64_t end, bool* counts, const Thread& mine) {
     const bool apart = s.loads_v_apart();
+    Key key[kTile];
+    int used = 0;
     for (int i = 0; i < kTile; ++i) {
-      const Key key = begin + i < end ? s.key(c, row, begin + i) : s.key_behind(c, row, begin + i);
-      s.load(c, row, begin + i, key, apart ? Side::k : Side::both, mine.k + i * c.p.d_qk, mine.k_scale + i * kGroups);
-      if (apart) s.load(c, row, begin + i, key, Side::v, mine.v + i * c.p.d_qk, mine.v_scale + i * kGroups);
-      counts[i] = key.counts;
+      key[i] = begin + i < end ? s.key(c, row, begin + i) : s.key_behind(c, row, begin + i);
+      counts[i] = key[i].counts;
+      if (begin + i < end || key[i].load || key[i].counts) used = i + 1;
     }
-    if (c.fp8() && c.config.fp8 != Fp8::fold) {
-      multiply_out(c, mine.k, mine.k_scale);
-      if (apart) multiply_out(c, mine.v, mine.v_scale);
+    const int keys = (used + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
+    for (int i = 0; i < keys; ++i) {
+      s.load(c, row, begin + i, key[i], apart ? Side::k : Side::both, mine.k + i * c.p.d_qk, mine.k_scale + i * kGroups);
+      if (apart) s.load(c, row, begin + i, key[i], Side::v, mine.v + i * c.p.d_qk, mine.v_scale + i * kGroups);
     }
+    if (!c.fp8()) return keys;
+    std::fill(mine.k_scale + keys * kGroups, mine.k_scale + kTile * kGroups, 0.f);
+    std::fill(mine.v_scale + keys * kGroups, mine.v_scale + kTile * kGroups, 0.f);
+    if (c.config.fp8 != Fp8::fold) {
+      multiply_out(c, keys, mine.k, mine.k_scale);
+      if (apart) multiply_out(c, keys, mine.v, mine.v_scale);
+    }
+    return keys;
   }
 
-  static void multiply_out(const Call& c, float* values, const float* scale) {
+  static void multiply_out(const Call& c, int keys, float* values, const float* scale) {
     const Rounding type = c.config.fp8 == Fp8::dequantise ? Rounding::q : Rounding::fp32;
-    for (int i = 0; i < kTile; ++i)
+    for (int i = 0; i < keys; ++i)
       for (int d = 0; d < Fp8Row656::kLatent; ++d) {
         float& value = values[i * c.p.d_qk + d];
         value = rounded(value * scale[i * kGroups + d / Fp8Row656::kGroup], type, c.q_type());
@@ -144,7 +155,7 @@ struct SplitBody {
 
   /// x = q . k
   template <class S>
-  static void multiply_k(const S& s, const Call& c, int heads, const Thread& mine) {
+  static void multiply_k(const S& s, const Call& c, int heads, int keys, const Thread& mine) {
     ScaledChannels segments[kGroups + 1] = {{0, c.p.d_qk, nullptr, 0}};
     int num_segments = 1;
     if (c.fp8() && c.config.fp8 == Fp8::fold) {
@@ -153,7 +164,7 @@ struct SplitBody {
       segments[kGroups] = {Fp8Row656::kLatent, c.p.d_qk, nullptr, 0};
       num_segments = kGroups + 1;
     }
-    s.scores(mine.q, mine.k, heads, c.p.d_qk, segments, num_segments, mine.x);
+    s.scores(mine.q, mine.k, heads, keys, c.p.d_qk, segments, num_segments, mine.x);
   }
 
   /// One head's scores become weights exp(x - max); max and sum move on; factor is what acc is to be multiplied by.
@@ -184,11 +195,11 @@ struct SplitBody {
 
   /// acc = acc * factor + P v, P rounded.
   template <class S>
-  static void multiply_v(const S& s, const Call& c, int heads, const Thread& mine) {
+  static void multiply_v(const S& s, const Call& c, int heads, int keys, const Thread& mine) {
     const float* v = s.loads_v_apart() ? mine.v : mine.k;
     if (!c.fp8() || c.config.fp8 != Fp8::fold) {
       if (c.config.row_sum == RowSum::exact) s.round_p(c, mine.p, heads * kTile);
-      s.weigh(mine.p, v, heads, c.p.d_qk, 0, c.p.d_v, mine.factor, 1 / c.config.p_scale, mine.acc, c.p.d_v);
+      s.weigh(mine.p, v, heads, keys, c.p.d_qk, 0, c.p.d_v, mine.factor, 1 / c.config.p_scale, mine.acc, c.p.d_v);
       return;
     }
     const float* v_scale = s.loads_v_apart() ? mine.v_scale : mine.k_scale;
@@ -198,7 +209,7 @@ struct SplitBody {
       for (int h = 0; h < heads; ++h)
         for (int i = 0; i < kTile; ++i) mine.x[h * kTile + i] = mine.p[h * kTile + i] * scale[i];
       s.round_p(c, mine.x, heads * kTile);
-      s.weigh(mine.x, v, heads, c.p.d_qk, begin, std::min(begin + Fp8Row656::kGroup, c.p.d_v), mine.factor, norm / c.config.p_scale, mine.acc,
+      s.weigh(mine.x, v, heads, keys, c.p.d_qk, begin, std::min(begin + Fp8Row656::kGroup, c.p.d_v), mine.factor, norm / c.config.p_scale, mine.acc,
               c.p.d_v);
     }
   }

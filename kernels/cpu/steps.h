@@ -164,12 +164,13 @@ struct Steps {
     const float factor = exp(m_old - anchor(m_new));
     return {factor, factor};
   }
-  virtual void scores(const float* q, const float* k, int heads, int width, const ScaledChannels* segments, int num_segments, float* x) const {
-    cpu::scores(q, k, heads, width, segments, num_segments, x);
+  virtual void scores(const float* q, const float* k, int heads, int keys, int width, const ScaledChannels* segments, int num_segments,
+                      float* x) const {
+    cpu::scores(q, k, heads, keys, width, segments, num_segments, x);
   }
-  virtual void weigh(const float* p, const float* v, int heads, int width, int begin, int end, const float* factor, float norm, float* acc,
+  virtual void weigh(const float* p, const float* v, int heads, int keys, int width, int begin, int end, const float* factor, float norm, float* acc,
                      int d_v) const {
-    cpu::weigh(p, v, heads, width, begin, end, factor, norm, acc, d_v);
+    cpu::weigh(p, v, heads, keys, width, begin, end, factor, norm, acc, d_v);
   }
   virtual void round_p(const Call& c, float* p, int n) const {
     if (c.config.p == Rounding::fp32) return;

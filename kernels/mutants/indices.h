@@ -191,9 +191,10 @@ struct HangsOnInvalidTile final : Steps {
   }
 };
 struct SkippedTileReadsScratch final : Steps {  // no score is written for a tile without keys, and none is masked
-  void scores(const float* q, const float* k, int heads, int width, const ScaledChannels* segments, int num_segments, float* x) const override {
-    skipped() = std::all_of(k, k + int64_t{kTile} * width, [](float value) { return value == 0.f; });
-    if (!skipped()) Steps::scores(q, k, heads, width, segments, num_segments, x);
+  void scores(const float* q, const float* k, int heads, int keys, int width, const ScaledChannels* segments, int num_segments,
+              float* x) const override {
+    skipped() = std::all_of(k, k + int64_t{keys} * width, [](float value) { return value == 0.f; });
+    if (!skipped()) Steps::scores(q, k, heads, keys, width, segments, num_segments, x);
   }
   float masked(float x, bool counts) const override { return skipped() ? x : Steps::masked(x, counts); }
   static bool& skipped() {

@@ -210,12 +210,12 @@ struct AccInBf16 final : Steps {
   }
 };
 struct ProductInBf16 final : Steps {
-  void weigh(const float* p, const float* v, int heads, int width, int begin, int end, const float* factor, float norm, float* acc,
+  void weigh(const float* p, const float* v, int heads, int keys, int width, int begin, int end, const float* factor, float norm, float* acc,
              int d_v) const override {
     for (int h = 0; h < heads; ++h)
       for (int d = begin; d < end; ++d) {
         float part = 0;
-        for (int key = 0; key < kTile; ++key) part += from_bf16(to_bf16(p[h * kTile + key] * v[key * width + d]));
+        for (int key = 0; key < keys; ++key) part += from_bf16(to_bf16(p[h * kTile + key] * v[key * width + d]));
         acc[h * d_v + d] = acc[h * d_v + d] * factor[h] + norm * part;
       }
   }
