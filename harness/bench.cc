@@ -251,7 +251,7 @@ class Timer {
     row.discarded = std::ssize(lane.time_us) - *row.samples;
     row.stop_reason = lane.stop_reason;
     row.calls_per_sample = lane.calls_per_sample;
-    row.cold_ratio = lane.cold_ratio;
+    if (!way.cold || lane.cold_ratio > 0) row.cold_ratio = lane.cold_ratio;
     row.time_us_min = *std::min_element(timed.times_us.begin(), timed.times_us.end());
     row.time_us_q1 = t.q1;
     row.time_us_median = t.median;

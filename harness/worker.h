@@ -94,7 +94,7 @@ struct LaneReply {
   std::vector<double> sm_clock_mhz;  // [samples], 0 = unknown
   std::vector<uint64_t> throttle;    // [samples] bits, see harness/cuda/nvml.h
   int calls_per_sample = 1;
-  double cold_ratio = 0;  // bytes touched between two uses of the same bytes, over l2_bytes
+  double cold_ratio = 0;  // bytes touched between two uses of the same bytes, over l2_bytes; 0 = warm, or taken out of the cache line by line
   double prepare_us = 0, host_launch_us = 0;
   double mem_clock_mhz = 0, power_w_median = 0, temperature_c_max = 0;  // 0 = unknown
   int32_t splits_used = 0;

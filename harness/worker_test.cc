@@ -477,7 +477,7 @@ TEST_CASE("a daemon that a kernel started does not outlive its worker") {
   CHECK(processes() < before);  // the worker went as well
 }
 
-TEST_CASE("timing needs the tensors once, and twice the last-level cache") {
+TEST_CASE("timing needs the tensors once") {
   Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
   TimeRequest request;
   request.c = parse_line("decode b=1 s_q=1 h_q=4 s_kv=131072 topk=64");
@@ -487,7 +487,7 @@ TEST_CASE("timing needs the tensors once, and twice the last-level cache") {
   CAPTURE(reply.detail, reply.l2_bytes, w.peak_bytes());
   REQUIRE(reply.status == Status::pass);
   const int64_t tensors = tensor_bytes(make_inputs(request.c));
-  if (!kSanitized) CHECK(w.peak_bytes() <= tensors * 3 / 2 + (int64_t{64} << 20) + 2 * reply.l2_bytes);
+  if (!kSanitized) CHECK(w.peak_bytes() <= tensors * 3 / 2 + (int64_t{64} << 20));
   CHECK(w.peak_bytes() > tensors);
 }
 
@@ -515,7 +515,7 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
     CHECK(lane.round.size() == lane.time_us.size());
     CHECK(lane.round.back() == 5);  // nobody had two samples in a round
     CHECK(lane.stop_reason == "noise");
-    CHECK((request.lanes[i].cold ? lane.cold_ratio >= 1 : lane.cold_ratio == 0));
+    CHECK(lane.cold_ratio == 0);  // a CPU's caches are not passed: the inputs are taken out of them
     if (i < 2) CHECK(lane.out_hash == answered);
     for (double us : lane.time_us) CHECK((i < 2 ? us > 2000 : us < 2000));
   }

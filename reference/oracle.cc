@@ -142,18 +142,24 @@ class Token {
   void weigh(int64_t task) {
     const int64_t first = task * kColumns, count = std::min<int64_t>(kColumns, block_.d_v - first);
     const auto V = s_.K.block(0, first, n_, count);
-    RowMatrixXd V2(n_, count);
+    RowMatrixXd V2(std::min(n_, kKeys), count), sums2 = RowMatrixXd::Zero(s_.L.rows(), count);
+    RowMatrixXd sums_C = RowMatrixXd::Zero(block_.C.rows() > 0 ? h_q_ : 0, count);
     std::vector<double> sum(count), sum_v2(count), low(count, kInfinity), high(count, -kInfinity);
-    for (int64_t k = 0; k < n_; ++k) {  // one pass over rows, which are contiguous
-      const double *v = &V(k, 0), m = s_.m[k];
-      double* v2 = &V2(k, 0);
-      for (int64_t d = 0; d < count; ++d) {
-        v2[d] = v[d] * v[d];
-        sum[d] += v[d];
-        sum_v2[d] += m * v2[d];
-        low[d] = v[d] < low[d] ? v[d] : low[d];
-        high[d] = v[d] > high[d] ? v[d] : high[d];
+    for (int64_t begin = 0; begin < n_; begin += kKeys) {  // V^2 stays in the cache from here to its product
+      const int64_t keys = std::min(kKeys, n_ - begin);
+      for (int64_t k = 0; k < keys; ++k) {
+        const double *v = &V(begin + k, 0), m = s_.m[begin + k];
+        double* v2 = &V2(k, 0);
+        for (int64_t d = 0; d < count; ++d) {
+          v2[d] = v[d] * v[d];
+          sum[d] += v[d];
+          sum_v2[d] += m * v2[d];
+          low[d] = v[d] < low[d] ? v[d] : low[d];
+          high[d] = v[d] > high[d] ? v[d] : high[d];
+        }
       }
+      sums2.noalias() += s_.L.middleCols(begin, keys) * V2.topRows(keys);
+      if (sums_C.rows() > 0) sums_C.noalias() += s_.P.middleCols(begin, keys) * V2.topRows(keys);
     }
     for (int64_t d = 0; d < count; ++d) {
       block_.v_mean(i_, first + d) = sum[d] / static_cast<double>(n_);
@@ -165,12 +171,12 @@ class Token {
     const auto store = [&](RowMatrixXd& M, const auto& product, const auto& factor) {
       M.block(i_ * h_q_, first, h_q_, count) = factor.matrix().asDiagonal() * product;
     };
-    const RowMatrixXd sums = s_.P.leftCols(n_) * V, sums2 = s_.L.leftCols(n_) * V2;
+    const RowMatrixXd sums = s_.P.leftCols(n_) * V;
     store(block_.out, sums, s_.keep);
     store(block_.A, sums2.topRows(h_q_), s_.keep.square());
     for (int64_t index = 0; index < std::ssize(block_.scores); ++index)
       store(block_.scores[index].B, sums2.middleRows((1 + index) * h_q_, h_q_), s_.keep.square());
-    if (block_.C.rows() > 0) store(block_.C, s_.P.leftCols(n_) * V2, s_.keep);
+    if (block_.C.rows() > 0) store(block_.C, sums_C, s_.keep);
   }
 
   /// `threads` > 1 only where no thread runs above.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/worker/host_device.h"
 
+#include <emmintrin.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -271,6 +272,14 @@ class HostDevice final : public Device {
     auto begin = std::chrono::steady_clock::now();
     work();
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  }
+  bool evict(const std::byte* data, int64_t bytes) override {
+    const auto begin = reinterpret_cast<uintptr_t>(data) / 64 * 64, end = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes);
+    parallel_pieces(static_cast<int64_t>((end - begin + 63) / 64), int64_t{1} << 12, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) _mm_clflush(reinterpret_cast<const void*>(begin + static_cast<uintptr_t>(i) * 64));
+    });
+    _mm_mfence();
+    return true;
   }
   void flush_cache(int64_t bytes) override {
     if (flush_.bytes < bytes) {

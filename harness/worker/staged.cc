@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/problem.h"
@@ -161,6 +162,12 @@ smla_buffers StagedInputs::buffers() const {
   buffers.seq_lens = reinterpret_cast<const int32_t*>(at(kSeqLens));
   buffers.sink = reinterpret_cast<const float*>(at(kSink));
   return buffers;
+}
+
+bool StagedInputs::evict() const {
+  if (is_far(in)) return false;
+  return std::all_of(tensors_.begin(), tensors_.end(),
+                     [](const Tensor& tensor) { return !tensor.block.data || tensor.block.device->evict(tensor.block.data, tensor.block.bytes); });
 }
 
 bool StagedInputs::same_layout(const StagedInputs& other) const {

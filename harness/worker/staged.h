@@ -27,6 +27,8 @@ class StagedInputs {
   smla_buffers buffers() const;
   /// The pool as allocated, its guard rows included; `buffers().kv` stands at pool_lead_bytes() of it.
   const Block& pool() const { return tensors_[0].block; }
+  /// Takes them out of every cache. False: the device cannot, or they are mostly address space.
+  bool evict() const;
   int64_t pool_lead_bytes() const;  // guard row before the first page and behind the last
   /// What was written since: nullopt, or "indices: byte 12 of 8192 was written", "q: byte 8194 was written, it has 8192". The device notes writes, or
   /// every canary and every byte is looked at; then a write that changed nothing is not seen.

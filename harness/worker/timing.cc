@@ -55,10 +55,12 @@ LaneTimer::LaneTimer(const TimeRequest& request, Device& device, int threads, St
     : request_(request), device_(device), in_(in) {
   reply.l2_bytes = device.last_level_cache_bytes();
   reply.lanes.resize(request.lanes.size());
-  // Cold by reading over the cache before every call. Replicas of the pool would not do for single calls: a sparse call touches a small part of it,
-  // so that a few replicas' worth of selected rows stay in the cache. A graph has nothing else: its replicas are counted by the rows that are read.
-  flush_bytes_ = std::min(kColdRatio * reply.l2_bytes, device.available_bytes() / 4);
+  // Cold by taking the inputs out of the caches or, where that cannot be done, by reading over the cache before every call. Replicas of the pool
+  // would not do for single calls: a sparse call touches a small part of it, so that a few replicas' worth of selected rows stay in the cache. A
+  // graph has nothing else: its replicas are counted by the rows that are read.
   in.stage(device);
+  evicts_ = in.evict();
+  if (!evicts_) flush_bytes_ = std::min(kColdRatio * reply.l2_bytes, device.available_bytes() / 4);
   problem_ = make_problem(in.in, threads);
   device.describe(problem_);
   for (size_t i = 0; i < request.lanes.size(); ++i) {
@@ -194,6 +196,7 @@ void LaneTimer::sample(Course& course, int64_t round) {
   // The same call before it, so that nobody's time depends on whose code ran last: instruction caches are as full as a second call finds them. Of a
   // long call that is not worth its time.
   if (!course.lane.cold || subject.estimate_us < kLong_us) error = enqueue(subject, replica(round));
+  if (course.lane.cold && evicts_) in_.evict();
   if (course.lane.cold && flush_bytes_) device_.flush_cache(flush_bytes_);
   double us = 0;
   if (error.empty()) {

@@ -41,6 +41,7 @@ class LaneTimer {
   Device& device_;
   StagedInputs& in_;
   smla_problem problem_;
+  bool evicts_ = false;  // the inputs from the caches; else flush_bytes_ are read over
   int64_t flush_bytes_ = 0;
   std::vector<Block> replicas_;  // more pools of the same bytes, elsewhere in memory
   std::list<Subject> subjects_;  // what is launched: lanes that differ only in timing or cache share one
