@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <regex>
+#include <optional>
 
 #include "cases/cost.h"
 #include "harness/cuda/nvml.h"
@@ -20,6 +20,7 @@
 #include "reports/outcome.h"
 #include "reports/report_file.h"
 #include "reports/statistics.h"
+#include "reports/text.h"
 
 namespace smla {
 namespace {
@@ -415,14 +416,14 @@ class NameFilter {
   explicit NameFilter(const std::string& text) : negative_(text.starts_with('-')), all_(text.empty() || text == "all") {
     if (all_) return;
     try {
-      regex_ = std::regex(text.substr(negative_ ? 1 : 0), std::regex::ECMAScript);
-    } catch (const std::regex_error& error) { throw UsageError(fmt::format("--benchmark_filter '{}': {}", text, error.what())); }
+      regex_.emplace(text.substr(negative_ ? 1 : 0));
+    } catch (const UsageError& error) { throw UsageError(fmt::format("--benchmark_filter '{}': {}", text, error.what())); }
   }
-  bool operator()(const std::string& name) const { return all_ || std::regex_search(name, regex_) != negative_; }
+  bool operator()(const std::string& name) const { return all_ || regex_->found_in(name) != negative_; }
 
  private:
   bool negative_, all_;
-  std::regex regex_;
+  std::optional<TypedRegex> regex_;
 };
 
 }  // namespace

@@ -145,7 +145,7 @@ class CaseJudge {
   /// Asks the kernel for its contract, and lists the runs it is to make.
   void ask(Subject& subject, const Candidate& candidate) {
     subject.candidate = &candidate;
-    if (candidate.info.device == "cpu" && std::count(planned_.suite_case.tags.begin(), planned_.suite_case.tags.end(), "gpu") > 0)
+    if (candidate.info.device == "cpu" && planned_.tagged("gpu"))
       return subject.end(Status::skipped, "the suite tags this case gpu: too much work for a CPU kernel");
     const RunReply reply = candidate.worker->supports(planned_.c(), candidate.info.name);
     note(reply);

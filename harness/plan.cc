@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
-#include <regex>
 #include <set>
 
 #include "harness/exit_status.h"
@@ -13,13 +12,11 @@
 namespace smla {
 namespace {
 
-constexpr size_t kLongestLine = 8192;  // std::regex recurses once a character: beyond this its stack would end
-
-std::vector<std::regex> compile(const char* flag, const std::vector<std::string>& patterns) {
-  std::vector<std::regex> out;
+std::vector<TypedRegex> compile(const char* flag, const std::vector<std::string>& patterns) {
+  std::vector<TypedRegex> out;
   for (const std::string& pattern : patterns) {
     try {
-      out.push_back(typed_regex(pattern));
+      out.emplace_back(pattern);
     } catch (const UsageError& error) { throw UsageError(fmt::format("{} '{}': {}", flag, pattern.substr(0, 200), error.what())); }
   }
   return out;
@@ -87,18 +84,15 @@ std::vector<PlannedCase> plan_cases(const Options& options) {
     plan = std::move(product);
   }
 
-  const std::vector<std::regex> keep = compile("--filter", options.filters), drop = compile("--skip", options.skips);
+  const std::vector<TypedRegex> keep = compile("--filter", options.filters), drop = compile("--skip", options.skips);
   const size_t before = plan.size();
   std::set<std::string> seen;
   std::erase_if(plan, [&](const PlannedCase& planned) {
     const std::string line = to_line(planned.c());
-    if (line.size() > kLongestLine && !(keep.empty() && drop.empty()))
-      throw UsageError(
-          fmt::format("--filter, --skip: a case of {} characters is too long for a regular expression, {} at most", line.size(), kLongestLine));
-    for (const std::regex& regex : keep)
-      if (!std::regex_search(line, regex)) return true;
-    for (const std::regex& regex : drop)
-      if (std::regex_search(line, regex)) return true;
+    for (const TypedRegex& regex : keep)
+      if (!regex.found_in(line)) return true;
+    for (const TypedRegex& regex : drop)
+      if (regex.found_in(line)) return true;
     if (options.keep_case && !options.keep_case(planned.c())) return true;
     return !in_shard(planned.c(), options.shard_index, options.shard_count) || !seen.insert(case_id(planned.c())).second;
   });

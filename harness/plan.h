@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What will run: the cases that the flags choose, in order and without doubles, and the kernels that are asked each of them.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct PlannedCase {
   SuiteCase suite_case;
   std::string suite;  // name of the suite, of the file, or "" for a --case line
   const Case& c() const { return suite_case.c; }
+  bool tagged(const char* tag) const { return std::find(suite_case.tags.begin(), suite_case.tags.end(), tag) != suite_case.tags.end(); }
 };
 
 /// Cases of --suite, --cases and --case (suite quick if none is given), multiplied by --set, cut by --filter, --skip and --shard.

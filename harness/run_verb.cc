@@ -12,9 +12,7 @@ namespace {
 
 /// Of a suite that tags some of its cases `time`, those; else all.
 std::vector<PassedPair> to_be_timed(const Job& job, std::vector<PassedPair> passed) {
-  const auto tagged = [](const PlannedCase& planned) {
-    return std::find(planned.suite_case.tags.begin(), planned.suite_case.tags.end(), "time") != planned.suite_case.tags.end();
-  };
+  const auto tagged = [](const PlannedCase& planned) { return planned.tagged("time"); };
   if (std::any_of(job.plan.begin(), job.plan.end(), tagged)) std::erase_if(passed, [&](const PassedPair& pair) { return !tagged(pair.planned); });
   return passed;
 }

@@ -147,7 +147,7 @@ void HealthyFigures::add(const RowFigures& figures) {
 
 Selftest::Selftest(const Options& options, int jobs, std::vector<PlannedCase> plan, std::vector<Planted> planted, int gpu)
     : options_(options), jobs_(jobs), gpu_(gpu), start_s_(now_s()), plan_(std::move(plan)), planted_(std::move(planted)) {
-  std::erase_if(plan_, [](const PlannedCase& planned) { return tagged(planned, "gpu"); });
+  std::erase_if(plan_, [](const PlannedCase& planned) { return planned.tagged("gpu"); });
   if (plan_.empty()) throw NothingMatched("every case is tagged gpu: nothing for the CPU kernels that carry the defects");
   likeliest_killers_first(plan_);
   for (int job = 0; job < jobs_; ++job) healthy_workers_.push_back(std::make_unique<Worker>(worker_with(gpu_)));
@@ -368,7 +368,7 @@ std::string Selftest::cases_csv() const {
   for (const PlannedCase& planned : plan_) {
     Coverable& cover = defects.emplace_back();
     cover.work = work(planned.c());
-    cover.wanted = tagged(planned, "time");
+    cover.wanted = planned.tagged("time");
     for (const Planted& p : planted_)
       if (p.row.count(case_id(planned.c())) > 0) cover.elements.insert(p.name + " " + std::string(name_of(planned.c().kv_format)));
   }

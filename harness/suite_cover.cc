@@ -7,10 +7,6 @@
 
 namespace smla {
 
-bool tagged(const PlannedCase& planned, const char* tag) {
-  return std::find(planned.suite_case.tags.begin(), planned.suite_case.tags.end(), tag) != planned.suite_case.tags.end();
-}
-
 std::set<std::string> axis_values(const Case& c) {
   constexpr std::string_view kSizes[] = {"b", "s_q", "s_kv", "topk", "seed", "needle0"};
   const std::string pattern(name_of(c.pattern)), values(name_of(c.values)), format(name_of(c.kv_format));

@@ -12,7 +12,6 @@ namespace smla {
 
 /// About what a case costs, in products of one key; a row without keys costs something, too.
 inline int64_t work(const Case& c) { return c.tokens() * c.h_q * (c.topk + 64); }
-bool tagged(const PlannedCase& planned, const char* tag);
 
 /// What a suite wants to have asked at least once, whatever it exposes: the words of a case line but for sizes and seeds; value families in each
 /// format, patterns in bf16 and in FP8 (fp16 rows lie as those of bf16 do).

@@ -6,7 +6,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "reports/text.h"
 
@@ -21,7 +20,7 @@ namespace {
 
 bool KnownIssue::matches(const Common& row) const {
   return ::fnmatch(kernel.c_str(), row.kernel.c_str(), 0) == 0 && ::fnmatch(arch.c_str(), row.arch.c_str(), 0) == 0 &&
-         std::regex_search(to_line(row.c), typed_regex(case_filter));
+         TypedRegex(case_filter).found_in(to_line(row.c));
 }
 
 std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::string& origin) {
@@ -60,7 +59,7 @@ std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::str
       if (issue.kernel.empty()) fail(origin, entry.source(), "an issue needs a kernel (a glob)");
       if (issue.reason.empty()) fail(origin, entry.source(), "an issue needs a reason");
       try {
-        typed_regex(issue.case_filter);
+        TypedRegex{issue.case_filter};
       } catch (const UsageError& error) {
         fail(origin, entry.source(), fmt::format("case = \"{}\" is no regular expression: {}", issue.case_filter.substr(0, 200), error.what()));
       }

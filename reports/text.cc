@@ -88,7 +88,7 @@ std::string markdown_cell(std::string_view text) {
   return cell;
 }
 
-std::regex typed_regex(const std::string& pattern) {
+TypedRegex::TypedRegex(const std::string& pattern) {
   constexpr size_t kLongest = 1000, kMostDigits = 4;
   if (pattern.size() > kLongest)
     throw UsageError(fmt::format("{} characters are too long for a regular expression, {} at most", pattern.size(), kLongest));
@@ -98,8 +98,15 @@ std::regex typed_regex(const std::string& pattern) {
     if (std::min(end, pattern.size()) - i - 1 > kMostDigits) throw UsageError("a number of a regular expression has at most four digits");
   }
   try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+    regex_ = std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
   } catch (const std::regex_error& error) { throw UsageError(error.what()); }
+}
+
+bool TypedRegex::found_in(const std::string& text) const {
+  constexpr size_t kLongest = 8192;
+  if (text.size() > kLongest)
+    throw UsageError(fmt::format("a line of {} characters is too long for a regular expression, {} at most", text.size(), kLongest));
+  return std::regex_search(text, regex_);
 }
 
 std::string read_text_file(const std::string& path) {

@@ -17,9 +17,17 @@ std::string xml_escape(std::string_view text);
 /// For a cell of a Markdown table: clean_text, then '|' and '<' made literal.
 std::string markdown_cell(std::string_view text);
 
-/// A regular expression that somebody typed. Throws UsageError, saying why, where it is none, and where std::regex would end its stack or overflow:
-/// more than 1000 characters, a repetition or back reference of more than four digits.
-std::regex typed_regex(const std::string& pattern);
+/// A regular expression that somebody typed. std::regex recurses once a character and counts in machine words, so both sides are bounded.
+class TypedRegex {
+ public:
+  /// Throws UsageError, saying why, where it is none, or has more than 1000 characters, or a repetition or back reference of more than four digits.
+  explicit TypedRegex(const std::string& pattern);
+  /// Whether it is found in the text. Throws UsageError for one of more than 8192 characters.
+  bool found_in(const std::string& text) const;
+
+ private:
+  std::regex regex_;
+};
 
 /// Reads a whole file. Throws UsageError "cannot read FILE: why".
 std::string read_text_file(const std::string& path);

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/text.h"
 
+#include "cases/words.h"
 #include "smla_catch.h"
 
 using namespace smla;
+
+TEST_CASE("a typed regular expression finds, and is refused where std::regex would not survive it") {
+  CHECK(TypedRegex("h_q=(8|16) ").found_in("decode h_q=16 topk=5"));
+  CHECK_FALSE(TypedRegex("h_q=(8|16) ").found_in("decode h_q=64 topk=5"));
+  CHECK_THROWS_AS(TypedRegex("("), UsageError);
+  CHECK_THROWS_WITH(TypedRegex(std::string(1001, 'a')), ContainsSubstring("1001 characters are too long"));
+  CHECK_THROWS_WITH(TypedRegex("a{44444}"), ContainsSubstring("at most four digits"));
+  CHECK_THROWS_WITH(TypedRegex("(a|b)*c").found_in(std::string(60000, 'a')), ContainsSubstring("60000 characters is too long"));
+}
 
 TEST_CASE("any bytes become UTF-8 on one line") {
   CHECK(clean_text("plain é 日 \xF0\x9F\x98\x80") == "plain é 日 \xF0\x9F\x98\x80");
