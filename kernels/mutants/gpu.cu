@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "kernels/common/door.h"
-#include "kernels/common/job.cuh"
-#include "kernels/common/pairs.cuh"
+#include "kernels/common/warp_row.cuh"
 #include "kernels/mutants/gpu.h"
 
 namespace smla::mutants {
@@ -101,6 +100,16 @@ __device__ float2 joint_state(const float2* state, int n) {
   return joint;
 }
 
+/// Loads the row's values, to multiply them by 0.
+template <bool kFp8>
+__device__ void add_times_zero(WarpRow<kFp8>& sums, const Job& job, const uint8_t* row, int lane) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float2 value = load_pair<kFp8>(row, i, lane, job.fp16);
+    sums.out[i] = make_float2(fmaf(0.f, value.x, sums.out[i].x), fmaf(0.f, value.y, sums.out[i].y));
+  }
+}
+
 template <bool kFp8>
 __global__ void __launch_bounds__(kThreads) small_split(const __grid_constant__ Params params) {
   __shared__ float warp_sums[kWarps][kLatentValues];
@@ -111,46 +120,22 @@ __global__ void __launch_bounds__(kThreads) small_split(const __grid_constant__ 
   const int split = static_cast<int>(block % params.splits), h = static_cast<int>(unit % job.h_q);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Token token = token_of(job, static_cast<int>(unit / job.h_q));
-  const uint8_t* q = q_row(job, token, h);
-  const int pairs = job.rope ? 9 : 8;
-  float2 query[9], out[8] = {};
-#pragma unroll
-  for (int i = 0; i < 9; ++i)
-    query[i] = i < pairs ? unpack16(job.fp16, *reinterpret_cast<const uint32_t*>(q + 128 * i + 4 * lane)) : make_float2(0, 0);
-
-  float maximum = -__int_as_float(0x7f800000), sum = 0.f;
+  WarpRow<kFp8> mine(job, token, h, lane);
   const int n = entries_of(job.keys, token);
   const int32_t* list = list_of(job.keys, token);
-  if (params.defect == Defect::sticky_fault && n == 0) sum = *static_cast<const volatile float*>(nullptr);
+  if (params.defect == Defect::sticky_fault && n == 0) mine.sum = *static_cast<const volatile float*>(nullptr);
   const int begin = static_cast<int>(int64_t{n} * split / params.divided_by), end = static_cast<int>(int64_t{n} * (split + 1) / params.divided_by);
   for (int e = begin + warp; e < min(end, n); e += kWarps) {
     const int entry = load_entry(job.keys, list, e);
     const uint8_t* row = row_address(job.keys, entry, e);
     if (params.defect == Defect::offset_in_int32 && row) row = job.keys.kv + static_cast<int32_t>(row - job.keys.kv);
-    const bool masked = params.defect == Defect::minus_one_before_pool && entry == -1;
-    if (masked) row = job.keys.kv - job.keys.row_bytes;
-    if (!row) continue;
-    float2 key[9];
-    float dot = 0.f;
-#pragma unroll
-    for (int i = 0; i < 9; ++i)
-      if (i < pairs) {
-        key[i] = load_pair<kFp8>(row, i, lane, i < 8 ? job.fp16 : params.rope_fp16);
-        dot = fmaf(query[i].x, key[i].x, fmaf(query[i].y, key[i].y, dot));
-      }
-#pragma unroll
-    for (int o = 16; o; o >>= 1) dot += __shfl_xor_sync(~0u, dot, o);
-    const float x = masked ? maximum : dot * job.scale_log2, now = fmaxf(maximum, x);
-    const float change = exp2f(maximum - now), p = masked ? 0.f : exp2f(x - now);
-    sum = fmaf(sum, change, p);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) out[i] = make_float2(fmaf(out[i].x, change, p * key[i].x), fmaf(out[i].y, change, p * key[i].y));
-    maximum = now;
+    if (row) mine.add(job, row, lane, params.rope_fp16);
+    else if (params.defect == Defect::minus_one_before_pool && entry == -1) add_times_zero(mine, job, job.keys.kv - job.keys.row_bytes, lane);
   }
 
 #pragma unroll
-  for (int i = 0; i < 8; ++i) *reinterpret_cast<float2*>(&warp_sums[warp][64 * i + 2 * lane]) = out[i];
-  if (lane == 0) warp_state[warp] = make_float2(maximum, sum);
+  for (int i = 0; i < 8; ++i) *reinterpret_cast<float2*>(&warp_sums[warp][64 * i + 2 * lane]) = mine.out[i];
+  if (lane == 0) warp_state[warp] = make_float2(mine.maximum, mine.sum);
   if (params.defect != Defect::missing_barrier) __syncthreads();
 
   float2 state = joint_state(warp_state, kWarps);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One warp = (token, head). A lane holds the value pairs lane + 32 i of the row: i < 8 latent, i = 8 RoPE. Keys one after another, online softmax
-// with the true maximum. An invalid entry is skipped: nothing of it is read. Bound: latency of one row at a time; speed is not its purpose.
+// One warp = (token, head), its keys one after another. An invalid entry is skipped: nothing of it is read. Bound: latency of one row at a time;
+// speed is not its purpose.
 #include "kernels/common/door.h"
-#include "kernels/common/job.cuh"
-#include "kernels/common/pairs.cuh"
+#include "kernels/common/warp_row.cuh"
 #include "kernels/naive/kernel.h"
 
 namespace smla {
@@ -18,42 +17,18 @@ __global__ void __launch_bounds__(32 * kWarps) naive_attention(const __grid_cons
   if (unit >= int64_t{job.tokens} * job.h_q) return;
   const int t = static_cast<int>(unit / job.h_q), h = static_cast<int>(unit % job.h_q), lane = threadIdx.x & 31;
   const Token token = token_of(job, t);
-  const uint8_t* q = q_row(job, token, h);
-  const int pairs = job.rope ? 9 : 8;
-  float2 query[9], out[8] = {};
-#pragma unroll
-  for (int i = 0; i < 9; ++i)
-    query[i] = i < pairs ? unpack16(job.fp16, *reinterpret_cast<const uint32_t*>(q + 128 * i + 4 * lane)) : make_float2(0, 0);
-
-  float maximum = -__int_as_float(0x7f800000), sum = 0.f;
+  WarpRow<kFp8> sums(job, token, h, lane);
   const int n = entries_of(job.keys, token);
   const int32_t* list = list_of(job.keys, token);
-  for (int e = 0; e < n; ++e) {
-    const uint8_t* row = row_address(job.keys, load_entry(job.keys, list, e), e);
-    if (!row) continue;
-    float2 key[9];
-    float dot = 0.f;
-#pragma unroll
-    for (int i = 0; i < 9; ++i)
-      if (i < pairs) {
-        key[i] = load_pair<kFp8>(row, i, lane, i < 8 ? job.fp16 : rope_fp16);
-        dot = fmaf(query[i].x, key[i].x, fmaf(query[i].y, key[i].y, dot));
-      }
-#pragma unroll
-    for (int o = 16; o; o >>= 1) dot += __shfl_xor_sync(~0u, dot, o);
-    const float x = dot * job.scale_log2, now = fmaxf(maximum, x);
-    const float change = exp2f(maximum - now), p = exp2f(x - now);  // the first key: exp2(-inf) = 0
-    sum = fmaf(sum, change, p);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) out[i] = make_float2(fmaf(out[i].x, change, p * key[i].x), fmaf(out[i].y, change, p * key[i].y));
-    maximum = now;
-  }
+  for (int e = 0; e < n; ++e)
+    if (const uint8_t* row = row_address(job.keys, load_entry(job.keys, list, e), e)) sums.add(job, row, lane, rope_fp16);
 
-  const float factor = output_factor(job, h, maximum, sum);
+  const float factor = output_factor(job, h, sums.maximum, sums.sum);
   uint8_t* to = out_row(job, token, h);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) *reinterpret_cast<uint32_t*>(to + 128 * i + 4 * lane) = pack16(job.fp16, out[i].x * factor, out[i].y * factor);
-  if (lane == 0) *lse_of(job, token, h) = natural_lse(maximum, sum);
+  for (int i = 0; i < 8; ++i)
+    *reinterpret_cast<uint32_t*>(to + 128 * i + 4 * lane) = pack16(job.fp16, sums.out[i].x * factor, sums.out[i].y * factor);
+  if (lane == 0) *lse_of(job, token, h) = natural_lse(sums.maximum, sums.sum);
 }
 
 int supports(const smla_kernel*, const smla_problem* p, char* reason, uint64_t n) {
