@@ -27,10 +27,17 @@ namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::vector<std::string> healthy_names(KernelGroup group, bool with_gpu) {
+bool matches(const std::vector<std::string>& globs, const char* name) {
+  return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return fnmatch(glob.c_str(), name, 0) == 0; });
+}
+/// Built-in kernels, and variants of them if they are wanted or named.
+std::vector<std::string> healthy_kernels(const std::vector<std::string>& globs, bool variants, bool with_gpu) {
   std::vector<std::string> names;
-  for (const smla_kernel* kernel : kernels(group))
-    if (kernel->device == SMLA_DEVICE_CPU || with_gpu) names.push_back(kernel->name);
+  for (const KernelEntry& entry : kernels()) {
+    const bool healthy = entry.group == KernelGroup::built_in || (entry.group == KernelGroup::variant && (variants || !globs.empty()));
+    const bool here = entry.kernel->device == SMLA_DEVICE_CPU || with_gpu;
+    if (healthy && here && matches(globs, entry.kernel->name)) names.push_back(entry.kernel->name);
+  }
   return names;
 }
 
@@ -123,8 +130,7 @@ std::vector<Planted> planted_kernels(const std::vector<std::string>& globs, bool
   std::vector<Planted> planted;
   for (KernelGroup group : {KernelGroup::mutant, KernelGroup::fake})
     for (const smla_kernel* kernel : kernels(group)) {
-      const auto matches = [&](const std::string& glob) { return fnmatch(glob.c_str(), kernel->name, 0) == 0; };
-      if (!globs.empty() && std::none_of(globs.begin(), globs.end(), matches)) continue;
+      if (!matches(globs, kernel->name)) continue;
       if (kernel->device != SMLA_DEVICE_CPU && !with_gpu) continue;
       planted.emplace_back();
       planted.back().name = kernel->name;
@@ -230,7 +236,7 @@ void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::st
 
 void Selftest::hunt(bool stop) {
   constexpr size_t kAtOnce = 32;  // planted kernels of one question: few enough that the last question does not take long
-  const std::vector<std::string> built_in = healthy_names(KernelGroup::built_in, gpu_ >= 0);
+  const std::vector<std::string> healthy = healthy_kernels(options_.kernels, false, gpu_ >= 0);
   Tasks first, rest;
   std::map<std::string, std::vector<Planted*>> known;
   for (Planted& p : planted_)
@@ -246,7 +252,8 @@ void Selftest::hunt(bool stop) {
     const PlannedCase& planned = *next;
     if (const auto found = known.find(to_line(planned.c())); found != known.end())
       first.emplace_back([this, &planned, asked = found->second](int) { ask(planned, asked, true); });
-    first.emplace_back([this, &planned, &built_in](int job) { ask_healthy(planned, built_in, options_.checks, *healthy_workers_[job]); });
+    if (!healthy.empty())
+      first.emplace_back([this, &planned, &healthy](int job) { ask_healthy(planned, healthy, options_.checks, *healthy_workers_[job]); });
     for (size_t from = 0; from < all.size(); from += kAtOnce)
       (stop ? rest : first)
           .emplace_back([this, &planned, stop, asked = std::vector(all.begin() + from, all.begin() + std::min(from + kAtOnce, all.size()))](int) {
@@ -261,9 +268,8 @@ void Selftest::hunt(bool stop) {
 
 void Selftest::sweep_healthy(int64_t pairs) {
   constexpr size_t kTurns = 8;  // each input goes to an eighth of the kernels, in turn
-  std::vector<std::string> healthy = healthy_names(KernelGroup::built_in, gpu_ >= 0);
-  const std::vector<std::string> variants = healthy_names(KernelGroup::variant, gpu_ >= 0);
-  healthy.insert(healthy.end(), variants.begin(), variants.end());
+  const std::vector<std::string> healthy = healthy_kernels(options_.kernels, true, gpu_ >= 0);
+  if (healthy.empty()) return;
   Tasks tasks;
   for (uint64_t seed = 1000; static_cast<int64_t>(tasks.size()) < pairs; ++seed) {
     std::set<std::string> seen;

@@ -75,10 +75,10 @@ class Selftest {
   /// `gpu`: ordinal of the GPU whose kernels take part; -1 = none.
   Selftest(const Options& options, int jobs, std::vector<PlannedCase> plan, std::vector<Planted> planted, int gpu);
 
-  /// Asks every planted kernel every case, and the healthy built-in kernels too. `stop`: a planted kernel that was noticed is not asked again, and
-  /// each is asked the case that exposed it last time first.
+  /// Asks every planted kernel every case, and the healthy kernels too: the built-in ones, or those that --kernel names. `stop`: a planted kernel
+  /// that was noticed is not asked again, and each is asked the case that exposed it last time first.
   void hunt(bool stop);
-  /// Healthy kernels and variants on small cases with other seeds, until `pairs` (case, seed) were judged.
+  /// Healthy kernels and variants (of them those that --kernel names) on small cases with other seeds, until `pairs` (case, seed) were judged.
   void sweep_healthy(int64_t pairs);
   /// For each defect of the comparator itself: a planted kernel that the comparator noticed, and that escapes from all cases because of it. Without
   /// checks, which could make up for the defect. After hunt().
