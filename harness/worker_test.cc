@@ -478,6 +478,28 @@ TEST_CASE("a daemon that a kernel started does not outlive its worker") {
   CHECK(processes() < before);  // the worker went as well
 }
 
+TEST_CASE("timing: the gather loads a row once, however many query tokens select it") {
+  TimeRequest request;
+  request.min_samples = 15;
+  request.max_noise = 1e9;
+  request.threads = 1;
+  request.lanes = {{Lane::Work::gather, "healthy", false, false}};
+  const auto least_us = [&](const char* line) {
+    request.c = parse_line(line);
+    const TimeReply reply = worker().time(request);
+    INFO(reply.detail);
+    REQUIRE(reply.lanes.size() == 1);
+    REQUIRE(reply.lanes[0].status == Status::pass);
+    return *std::min_element(reply.lanes[0].time_us.begin(), reply.lanes[0].time_us.end());
+  };
+  const double once = least_us("decode b=1 s_q=1 h_q=4 s_kv=2048 topk=2048 pattern=dense"),
+               shared = least_us("prefill b=1 s_q=64 h_q=4 s_kv=2112 topk=2048");  // 64 lists of 2112 rows
+  const double half = least_us("decode b=1 s_q=1 h_q=4 s_kv=1024 topk=1024 pattern=dense");
+  CAPTURE(once, shared, half);
+  CHECK(shared < 4 * once);
+  CHECK(half < 0.8 * once);
+}
+
 TEST_CASE("timing needs the tensors once") {
   Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
   TimeRequest request;

@@ -4,10 +4,14 @@
 
   scripts/compare_do_bench.py --smla BUILD/smla --library BUILD/smla_built_in.so [--kernel NAME] [--out FILE.csv]
 
-Needs a GPU, torch and triton. The kernels come through the C door (kernels/api/smla_kernel.h) by ctypes, on torch's stream. From 200 us on the medians must agree
-within 2 % (exit status 1 otherwise), or the same calls, spaced out, must: a kernel that drives the card into its power limit is slower the denser it is called, and do_bench
-calls it back to back. Below, what differs is how the caches are cleared (do_bench writes 256 MB, whose dirty lines are still being written back in
-the timed span; `smla` reads over them) and that a launch is not hidden behind a kernel that holds the stream: both columns are shown.
+Needs a GPU, torch and triton. The kernels come through the C door (kernels/api/smla_kernel.h) by ctypes, on torch's stream. Three times beside that of `smla`:
+
+  do_bench   caches cleared by writing 256 MB, whose dirty lines are still being written back in the timed span; call after call
+  spaced     cleared in the same way, then 4 ms of pause before each call: a kernel that drives the card into its power limit is slower the denser it is called
+  as smla    the pause, the same call once before, and caches cleared by reading 256 MB: the conditions of `smla bench`, by torch's own events
+
+From 200 us on, do_bench or the call under the same conditions must agree within 2 % (exit status 1 otherwise). Each time stands beside the clock of the
+multiprocessors right behind the call, by a kernel that spins a known number of cycles (do_bench's: of the same calls, repeated here).
 """
 import argparse
 import csv
@@ -97,21 +101,39 @@ def prepared(kernel, h_q, b):
     return call, (kv, q, table, indices, lens, out, lse, workspace, p, buffers)
 
 
-def spaced_us(call, runs=25):
-    """The same call alone: caches cleared as do_bench clears them, then a pause, then one call between two events."""
-    cache, times = torch.empty(256 << 20, dtype=torch.uint8, device="cuda"), []
-    for _ in range(runs):
-        cache.zero_()
+class Stopwatch:
+    """Calls between two events of torch's, as do_bench makes them, with other conditions. Memory of its own: 256 MB."""
+    SPIN = 1_000_000  # cycles: half a millisecond
+
+    def __init__(self):
+        self.cache = torch.ones(64 << 20, dtype=torch.int32, device="cuda")
+
+    def write(self):
+        self.cache.zero_()
+
+    def read(self):
+        self.cache.amax()
+
+    def time(self, call, clear, pause_s=0.0, twice=False, runs=25):
+        """Median (us, MHz)."""
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(4)] for _ in range(runs)]
+        for begin, end, spin, spun in events:
+            if twice:
+                call()
+            clear()
+            if pause_s:
+                torch.cuda.synchronize()
+                time.sleep(pause_s)
+                torch.cuda._sleep(self.SPIN)  # holds the stream until all is enqueued
+            begin.record()
+            call()
+            end.record()
+            spin.record()
+            torch.cuda._sleep(self.SPIN)
+            spun.record()
         torch.cuda.synchronize()
-        time.sleep(0.004)
-        torch.cuda._sleep(200_000)  # holds the stream until all is enqueued
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
-    return statistics.median(times)
+        return (statistics.median(begin.elapsed_time(end) * 1e3 for begin, end, _, _ in events),
+                statistics.median(self.SPIN / spin.elapsed_time(spun) / 1e3 for _, _, spin, spun in events))
 
 
 def main():
@@ -130,23 +152,27 @@ def main():
         with open(f"{folder}/sm_{''.join(map(str, torch.cuda.get_device_capability()))}/throughput.csv", newline="") as file:
             ours = {(int(row["h_q"]), int(row["b"])): row for row in csv.DictReader(file)}
     kernel = find(arguments.library, arguments.kernel)
-    rows, wrong = [], 0
-    print(f"{'h_q':>5} {'b':>5} {'smla us':>9} {'do_bench us':>12} {'difference':>10} {'spaced us':>10} {'difference':>10} {'an empty launch, smla us':>25}")
+    rows, wrong, stopwatch = [], 0, Stopwatch()
+    print(f"{'h_q':>5} {'b':>5} {'smla us':>9} {'MHz':>5} {'do_bench us':>12} {'difference':>10} {'MHz':>5} {'spaced us':>10} {'difference':>10} {'MHz':>5} {'as smla us':>11} {'difference':>10} {'MHz':>5}")
     for h_q, b in SHAPES:
         call, kept = prepared(kernel, h_q, b)
         if call is None:
             print(f"{h_q:>5} {b:>5} {kept}")
             continue
         theirs = triton.testing.do_bench(call, warmup=50, rep=200, return_mode="median") * 1e3
+        dense_mhz = stopwatch.time(call, stopwatch.write, runs=100)[1]
+        spaced, spaced_mhz = stopwatch.time(call, stopwatch.write, pause_s=0.004)
+        alike, alike_mhz = stopwatch.time(call, stopwatch.read, pause_s=0.004, twice=True)
         row = ours[h_q, b]
         mine = float(row["time_us_median"])
-        spaced = spaced_us(call)
-        difference = theirs / mine - 1
-        bad = mine >= FROM_US and min(abs(difference), abs(spaced / mine - 1)) > LIMIT
+        bad = mine >= FROM_US and min(abs(theirs / mine - 1), abs(alike / mine - 1)) > LIMIT
         wrong += bad
-        print(f"{h_q:>5} {b:>5} {mine:>9.2f} {theirs:>12.2f} {difference:>+9.2%} {spaced:>10.2f} {spaced / mine - 1:>+9.2%} {float(row['launch_floor_us'] or 0):>25.2f}{'  beyond 2 %' if bad else ''}")
-        rows.append({"kernel": arguments.kernel, "h_q": h_q, "b": b, "smla_us": f"{mine:.9g}", "smla_rel_iqr": row["time_rel_iqr"], "do_bench_us": f"{theirs:.9g}",
-                     "difference_frac": f"{difference:.5g}", "spaced_us": f"{spaced:.9g}", "launch_floor_us": row["launch_floor_us"], "device": row["device_name"], "torch": torch.__version__, "triton": triton.__version__})
+        print(f"{h_q:>5} {b:>5} {mine:>9.2f} {row['sm_clock_mhz_median']:>5}" + "".join(
+            f" {us:>{width}.2f} {us / mine - 1:>+10.2%} {mhz:>5.0f}" for us, mhz, width in [(theirs, dense_mhz, 12), (spaced, spaced_mhz, 10), (alike, alike_mhz, 11)])
+            + ("  beyond 2 %" if bad else ""))
+        rows.append({"kernel": arguments.kernel, "h_q": h_q, "b": b, "smla_us": f"{mine:.9g}", "smla_rel_iqr": row["time_rel_iqr"], "smla_mhz": row["sm_clock_mhz_median"],
+                     "do_bench_us": f"{theirs:.9g}", "do_bench_mhz": f"{dense_mhz:.5g}", "spaced_us": f"{spaced:.9g}", "spaced_mhz": f"{spaced_mhz:.5g}", "as_smla_us": f"{alike:.9g}",
+                     "as_smla_mhz": f"{alike_mhz:.5g}", "launch_floor_us": row["launch_floor_us"], "device": row["device_name"], "torch": torch.__version__, "triton": triton.__version__})
         del call, kept
         torch.cuda.empty_cache()
     if arguments.out and rows:

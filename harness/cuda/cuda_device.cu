@@ -14,6 +14,7 @@
 
 #include "cases/values.h"
 #include "harness/cuda/cuda_device.h"
+#include "harness/cuda/gather.cuh"
 #include "harness/cuda/nvml.h"
 #include "harness/cuda/probes.cuh"
 #include "harness/worker/parallel.h"
@@ -583,20 +584,10 @@ class CudaDevice final : public Device {
   }
   void play(Recording& recording) override { must(cudaGraphLaunch(static_cast<Graph&>(recording).exec, stream_), "cudaGraphLaunch"); }
   void launch_nothing() override { probe::nothing<<<1, 1, 0, stream_>>>(); }
-  void gather(const smla_problem& p, const smla_buffers& b) override {
-    const probe::GatherJob job{static_cast<const uint8_t*>(b.kv),
-                               b.indices,
-                               b.topk_length,
-                               p.page_stride_bytes,
-                               {p.indices_stride_bytes[0], p.indices_stride_bytes[1]},
-                               static_cast<uint32_t>(p.b * p.s_q),
-                               static_cast<uint32_t>(p.s_q),
-                               static_cast<uint32_t>(p.topk),
-                               static_cast<uint32_t>(p.page_size),
-                               static_cast<uint32_t>(std::min<int64_t>(p.num_slots, UINT32_MAX)),
-                               static_cast<uint32_t>(row_bytes(static_cast<KvFormat>(p.kv_format), p.d_qk))};
-    must(probe::launch_gather(job, properties_.multiProcessorCount, reinterpret_cast<uint32_t*>(answer_), stream_), "gather");
+  void gather(const PoolRows& rows, int way, int) override {
+    must(probe::launch_gather(rows, way, properties_, reinterpret_cast<uint32_t*>(answer_), stream_), "gather");
   }
+  int gather_ways() const override { return probe::gather_ways(properties_); }
   Conditions conditions() override {
     using std::chrono::steady_clock;
     constexpr auto kFresh = std::chrono::milliseconds(5);  // asking takes a while, and changes are slower

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "cases/random.h"
+#include "harness/cuda/gather.cuh"
 #include "harness/cuda/gpu_peaks.h"
-#include "harness/cuda/probes.cuh"
 #include "kernels/common/ptx.cuh"
 #if defined(SMLA_HAVE_WGMMA)
 #include "kernels/sparse_wgmma/wgmma.cuh"
@@ -134,13 +134,16 @@ class Bench {
                           25, [&] { read(2 * device_.l2CacheSize); }, empty),
                       "an empty kernel between two events, cold, median of 25"});
     peaks_.push_back({"launch_graph_us", graph_us(empty), joined("a graph of ", kGraphCalls, " empty kernels, per kernel, median of 25")});
-    for (const int64_t row_bytes : {1152, 656})
-      for (const int64_t b : {1, 8, 32, 128}) gather(row_bytes, b, [&] { read(2 * device_.l2CacheSize); });
+    for (const int32_t row_bytes : {1152, 656}) {
+      for (const int64_t b : {1, 8, 32, 128})
+        gather(joined(row_bytes, "_b", b), row_bytes, b * kTopk, pool_bytes_, [&] { read(2 * device_.l2CacheSize); });
+      gather(joined(row_bytes, "_one_context"), row_bytes, kMostRows, int64_t{32768} * row_bytes, [] {});  // in most L2s
+    }
     return std::move(peaks_);
   }
 
  private:
-  static constexpr int64_t kTopk = 2048, kMostRows = 128 * kTopk;
+  static constexpr int64_t kTopk = 2048, kMostRows = 512 * kTopk;
   static constexpr int kGraphCalls = 20;
 
   /// Microseconds of what `work` launches, behind a kernel that holds the stream until it is enqueued.
@@ -201,16 +204,19 @@ class Bench {
         {best ? "matrix_bf16_tflops" : "mma_sync_bf16_tflops", mma, "own mma.sync loop over random bf16 in registers, best of 20 short bursts"});
   }
 
-  void gather(int64_t row_bytes, int64_t b, const std::function<void()>& flush) {
-    const auto num_slots = static_cast<uint32_t>(pool_bytes_ / row_bytes);
-    fill_slots<<<256, 256, 0, stream_>>>(slots_, b * kTopk, num_slots);
-    const probe::GatherJob job{pool_, slots_, nullptr, row_bytes, {kTopk * 4, kTopk * 4},          static_cast<uint32_t>(b),
-                               1,     kTopk,  1,       num_slots, static_cast<uint32_t>(row_bytes)};
-    const double us = median_us(25, flush, [&] { must(probe::launch_gather(job, device_.multiProcessorCount, sink_, stream_), "gather"); });
-    const std::string what = joined(row_bytes, "_b", b);
-    peaks_.push_back({"gather_" + what + "_us", us,
-                      joined(b * kTopk, " rows at random places of ", pool_bytes_ >> 20, " MiB, one warp a row, cold, median of 25")});
-    peaks_.push_back({"gather_" + what + "_gbps", static_cast<double>(b * kTopk * row_bytes) / us / 1e3, "the same as a rate"});
+  /// `n` rows at random places of `pool_bytes`, in the fastest way.
+  void gather(const std::string& what, int32_t row_bytes, int64_t n, int64_t pool_bytes, const std::function<void()>& before) {
+    fill_slots<<<256, 256, 0, stream_>>>(slots_, n, static_cast<uint32_t>(pool_bytes / row_bytes));
+    const PoolRows rows{reinterpret_cast<const std::byte*>(pool_), slots_, n, row_bytes, 1, row_bytes};
+    double best_us = 0;
+    int best = 0;
+    for (int way = 0; way < probe::gather_ways(device_); ++way)
+      if (const double us = median_us(25, before, [&] { must(probe::launch_gather(rows, way, device_, sink_, stream_), "gather"); });
+          best_us == 0 || us < best_us)
+        best_us = us, best = way;
+    peaks_.push_back({"gather_" + what + "_us", best_us,
+                      joined(n, " rows at random places of ", pool_bytes >> 20, " MiB, ", probe::gather_way_text(best), ", median of 25")});
+    peaks_.push_back({"gather_" + what + "_gbps", static_cast<double>(n * row_bytes) / best_us / 1e3, "the same as a rate"});
   }
 
   cudaDeviceProp device_ = {};

@@ -4,6 +4,8 @@
 #define CATCH_CONFIG_RUNNER
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
+#include <random>
 
 #include "harness/cuda/cuda_device.h"
 #include "harness/cuda/probes.h"
@@ -121,6 +123,33 @@ TEST_CASE("a copy of known bytes reads a rate that memory has") {
   CHECK(gbps < 20000);
   CHECK(whole / half == Approx(2).epsilon(0.05));
   CHECK_FALSE(device().first_difference(from.data, to.data, kBytes));
+}
+
+TEST_CASE("a gather loads all of its rows: no way of it is faster than reading as many bytes in order") {
+  constexpr int64_t kBytes = int64_t{512} << 20, kRow_bytes = 1152;
+  const Block pool = device().allocate("pool", kBytes, Guard::canary);
+  device().fill_random(pool.data, kBytes, 1);
+  std::vector<int32_t> slots(kBytes / kRow_bytes);
+  std::iota(slots.begin(), slots.end(), 0);
+  std::shuffle(slots.begin(), slots.end(), std::mt19937(1));
+  const Block list = device().allocate("slots", 4 * std::ssize(slots), Guard::canary);
+  device().upload(list.data, slots.data(), 4 * std::ssize(slots));
+  device().flush_cache(kBytes);
+  const double read_us = median_us(9, [&] { return device().timed_us([&] { device().flush_cache(kBytes); }); });
+  for (int way = 0; way < device().gather_ways(); ++way) {
+    const auto gather_us = [&](int64_t n) {
+      const PoolRows rows{pool.data, reinterpret_cast<const int32_t*>(list.data), n, 64 * kRow_bytes, 64, kRow_bytes};
+      return median_us(9, [&] {
+        device().flush_cache(kBytes);
+        return device().timed_us([&] { device().gather(rows, way, 1); });
+      });
+    };
+    const double whole = gather_us(std::ssize(slots)), half = gather_us(std::ssize(slots) / 2);
+    std::printf("gather way %d: %.1f us of 512 MiB, half of it %.1f, in order %.1f\n", way, whole, half, read_us);
+    CHECK(whole >= read_us / 1.03);
+    CHECK(whole < 2 * read_us);
+    CHECK(whole / half == Approx(2).epsilon(0.1));
+  }
 }
 
 TEST_CASE("the sampler: known lengths through the door, in turn, events and graphs") {

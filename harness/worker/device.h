@@ -12,6 +12,7 @@
 #include "cases/inputs.h"
 #include "cases/values.h"
 #include "harness/worker.h"
+#include "harness/worker/pool_rows.h"
 #include "kernels/api/smla_kernel.h"
 
 namespace smla {
@@ -158,8 +159,10 @@ class Device {
   virtual void play(Recording&) {}
   // What times are held against.
   virtual void launch_nothing() {}
-  /// Loads every row of the pool that the case names, and does nothing with it.
-  virtual void gather(const smla_problem& problem, const smla_buffers& buffers) = 0;
+  /// Loads each of these rows and does nothing with it, in one of several ways: which is the fastest depends on how many there are. `threads`: at
+  /// most so many of a host.
+  virtual void gather(const PoolRows& rows, int way, int threads) = 0;
+  virtual int gather_ways() const = 0;
   virtual Conditions conditions() { return {}; }
 };
 

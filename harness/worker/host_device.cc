@@ -308,29 +308,25 @@ class HostDevice final : public Device {
     volatile uint64_t keep = sum;
     (void)keep;
   }
-  void gather(const smla_problem& p, const smla_buffers& b) override {
-    const int64_t row_bytes = smla::row_bytes(static_cast<KvFormat>(p.kv_format), p.d_qk), tokens = int64_t{p.b} * p.s_q;
+  /// Way 0: on all threads, which take a while to start; 1: on this one.
+  void gather(const PoolRows& rows, int way, int threads) override {
     std::atomic<uint64_t> sum{0};
     parallel_pieces(
-        tokens, 1,
+        rows.n, 128,
         [&](int64_t begin, int64_t end) {
           uint64_t part = 0;
-          for (int64_t t = begin; t < end; ++t) {
-            const auto* list = reinterpret_cast<const int32_t*>(reinterpret_cast<const std::byte*>(b.indices) +
-                                                                t / p.s_q * p.indices_stride_bytes[0] + t % p.s_q * p.indices_stride_bytes[1]);
-            const int64_t n = b.topk_length ? std::clamp<int64_t>(b.topk_length[t], 0, p.topk) : p.topk;
-            for (int64_t i = 0; i < n; ++i) {
-              if (list[i] < 0 || list[i] >= p.num_slots) continue;
-              const auto* row = static_cast<const std::byte*>(b.kv) + list[i] / p.page_size * p.page_stride_bytes + list[i] % p.page_size * row_bytes;
-              for (int64_t at = 0; at < row_bytes; at += 64) part += static_cast<uint64_t>(row[at]);
-            }
+          for (int64_t i = begin; i < end; ++i) {
+            const std::byte* row =
+                rows.kv + rows.slots[i] / rows.page_size * rows.page_stride_bytes + rows.slots[i] % rows.page_size * rows.row_bytes;
+            for (int64_t at = 0; at < rows.row_bytes; at += 64) part += static_cast<uint64_t>(row[at]);
           }
           sum += part;
         },
-        p.threads);
+        way == 0 ? threads : 1);
     volatile uint64_t keep = sum;
     (void)keep;
   }
+  int gather_ways() const override { return 2; }
 
  private:
   Block map(const std::string& name, int64_t bytes, int64_t mapped_bytes) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "harness/cuda/nvml.h"
 #include "kernels/problem.h"
@@ -33,6 +34,8 @@ double median_of(std::vector<double> values) { return values.empty() ? 0 : sprea
 struct LaneTimer::Subject {
   Lane::Work work;
   std::string kernel;
+  bool cold = false;                 // gather: which of its ways is fastest depends on it
+  int way = 0;                       // gather: that one
   std::unique_ptr<KernelCall> call;  // none for gather and empty
   std::vector<Course*> courses;
   double estimate_us = 0, prepare_us = 0;
@@ -67,8 +70,16 @@ LaneTimer::LaneTimer(const TimeRequest& request, Device& device, int threads, St
     const Lane& lane = request.lanes[i];
     const bool kernel_less = lane.work == Lane::Work::gather || lane.work == Lane::Work::empty;
     const std::string name = kernel_less ? "" : lane.kernel;
-    auto subject = std::find_if(subjects_.begin(), subjects_.end(), [&](const Subject& s) { return s.work == lane.work && s.kernel == name; });
-    if (subject == subjects_.end()) subject = subjects_.insert(subject, Subject{lane.work, name, {}, {}, 0, 0, {}});
+    const bool gathers = lane.work == Lane::Work::gather;
+    auto subject = std::find_if(subjects_.begin(), subjects_.end(),
+                                [&](const Subject& s) { return s.work == lane.work && s.kernel == name && (!gathers || s.cold == lane.cold); });
+    if (subject == subjects_.end()) subject = subjects_.insert(subject, Subject{.work = lane.work, .kernel = name, .cold = lane.cold});
+    if (gathers && !selected_.data) {
+      const std::vector<int32_t>& slots = in.in.selected;
+      const int64_t bytes = 4 * std::ssize(slots);
+      selected_ = device.allocate("selected slots", std::max<int64_t>(4, bytes), Guard::canary);
+      device.upload(selected_.data, slots.data(), bytes);
+    }
     courses_.push_back({lane, reply.lanes[i], *subject, StopRule(request.min_samples, request.max_noise, request.max_time_s), {}, {}, {}, {}});
     subject->courses.push_back(&courses_.back());
   }
@@ -106,10 +117,36 @@ void LaneTimer::guarded(const std::vector<Course*>& lanes, F&& body) {
 std::string LaneTimer::enqueue(Subject& subject, const void* kv) {
   if (subject.call) return subject.call->enqueue(in_, "timed launch", device_.stream(), kv);
   if (subject.work == Lane::Work::empty) return device_.launch_nothing(), "";
-  smla_buffers buffers = in_.buffers();
-  if (kv) buffers.kv = kv;
-  device_.gather(problem_, buffers);
+  device_.gather(selected_rows(kv), subject.way, problem_.threads);
   return "";
+}
+
+PoolRows LaneTimer::selected_rows(const void* kv) const {
+  const Inputs& in = in_.in;
+  return {static_cast<const std::byte*>(kv ? kv : in_.buffers().kv),
+          reinterpret_cast<const int32_t*>(selected_.data),
+          std::ssize(in.selected),
+          in.page_stride_bytes,
+          in.c.page_size,
+          static_cast<int32_t>(in.row_bytes)};
+}
+
+void LaneTimer::choose_way(Subject& subject) {
+  int best = 0;
+  double best_us = std::numeric_limits<double>::infinity();
+  const int ways = device_.gather_ways();
+  for (int64_t run = 0; run < 5; ++run)
+    for (subject.way = 0; subject.way < ways; ++subject.way) {
+      make_cold(subject.cold);
+      const double us = device_.timed_us([&] { enqueue(subject, replica(run)); });
+      if (us < best_us) best_us = us, best = subject.way;
+    }
+  subject.way = best;
+}
+
+void LaneTimer::make_cold(bool cold) {
+  if (cold && evicts_) in_.evict();
+  if (cold && flush_bytes_) device_.flush_cache(flush_bytes_);
 }
 
 int64_t LaneTimer::have_replicas(int64_t count) {
@@ -143,6 +180,7 @@ void LaneTimer::warm_up(Subject& subject) {
     subject.estimate_us = i < 2 ? us : std::min(subject.estimate_us, us);
   }
   if (subject.work == Lane::Work::kernel && device_.can_record()) must_be_on_the_stream(subject);
+  if (subject.work == Lane::Work::gather) choose_way(subject);
 }
 
 void LaneTimer::must_be_on_the_stream(Subject& subject) {
@@ -196,8 +234,7 @@ void LaneTimer::sample(Course& course, int64_t round) {
   // The same call before it, so that nobody's time depends on whose code ran last: instruction caches are as full as a second call finds them. Of a
   // long call that is not worth its time.
   if (!course.lane.cold || subject.estimate_us < kLong_us) error = enqueue(subject, replica(round));
-  if (course.lane.cold && evicts_) in_.evict();
-  if (course.lane.cold && flush_bytes_) device_.flush_cache(flush_bytes_);
+  make_cold(course.lane.cold);
   double us = 0;
   if (error.empty()) {
     if (course.recording) us = device_.timed_us([&] { device_.play(*course.recording); }) / reply.calls_per_sample;

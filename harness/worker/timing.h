@@ -30,6 +30,9 @@ class LaneTimer {
   void record(Course& course);
   void sample(Course& course, int64_t round);
   std::string enqueue(Subject& subject, const void* kv);
+  PoolRows selected_rows(const void* kv) const;
+  void choose_way(Subject& subject);  // of gathering
+  void make_cold(bool cold);
   /// As many copies of the pool as asked for, or as fit: how many there are.
   int64_t have_replicas(int64_t count);
   const void* replica(int64_t i) const;
@@ -43,6 +46,7 @@ class LaneTimer {
   smla_problem problem_;
   bool evicts_ = false;  // the inputs from the caches; else flush_bytes_ are read over
   int64_t flush_bytes_ = 0;
+  Block selected_;               // slots of the distinct rows, where the gather is timed
   std::vector<Block> replicas_;  // more pools of the same bytes, elsewhere in memory
   std::list<Subject> subjects_;  // what is launched: lanes that differ only in timing or cache share one
   std::list<Course> courses_;
