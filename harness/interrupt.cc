@@ -1,29 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/interrupt.h"
 
+#include <poll.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
 
 namespace smla {
 namespace {
-volatile std::sig_atomic_t g_signal = 0;
+
+std::atomic<int> g_signal{0};
+
+/// timeout(1) sends the same signal to its child and to its group: that is once.
+constexpr auto kOnce = std::chrono::milliseconds(250);
+
+/// Signals are read from a descriptor, in order and by whoever wants to know what was sent up to now: a handler could come too late for that.
+struct Watch {
+  std::mutex mutex;
+  int descriptor = -1;
+  std::chrono::steady_clock::time_point first;  // when the user asked to stop
+  std::map<pid_t, int> groups;                  // leader -> the last signal that came out of its group
+};
+Watch& watch() {
+  static Watch& watch = *new Watch;  // never destroyed: its thread outlives main
+  return watch;
 }
 
+/// As if nobody had ever watched.
+void take_its_course(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+void stop(Watch& w, int signal) {
+  const auto now = std::chrono::steady_clock::now();
+  if (g_signal != 0 && now - w.first < kOnce) return;
+  if (g_signal.exchange(signal) != 0) take_its_course(signal);
+  w.first = now;
+  constexpr char text[] = "\nsmla: stopping: what is finished is written; once more stops at once\n";
+  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {}  // nobody reads it
+  for (const auto& [leader, sent] : w.groups) kill(-leader, SIGKILL);
+}
+
+/// Takes what was sent up to now. The mutex is held.
+void take_signals(Watch& w) {
+  signalfd_siginfo info;
+  while (w.descriptor >= 0 && read(w.descriptor, &info, sizeof info) == ssize_t{sizeof info}) {
+    const auto signal = static_cast<int>(info.ssi_signo);
+    const auto sender = static_cast<pid_t>(info.ssi_pid);  // 0: the terminal
+    auto group = w.groups.find(sender);
+    if (group == w.groups.end() && sender > 0) group = w.groups.find(getpgid(sender));
+    if (group != w.groups.end()) group->second = signal;
+    else if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) stop(w, signal);
+    else take_its_course(signal);
+  }
+}
+
+void take_signals_for_ever(int descriptor) {
+  pollfd ready{descriptor, POLLIN, 0};
+  for (;;)
+    if (poll(&ready, 1, -1) > 0) {
+      const std::lock_guard lock(watch().mutex);
+      take_signals(watch());
+    }
+}
+
+}  // namespace
+
 void watch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) {
-    g_signal = signal;
-    constexpr char text[] = "\nsmla: stopping after the run at hand; once more stops at once\n";
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
-  };
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);  // the second one kills
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  Watch& w = watch();
+  const std::lock_guard lock(w.mutex);
+  if (w.descriptor >= 0) return;
+  std::signal(SIGPIPE, SIG_IGN);
+  sigset_t set;
+  sigemptyset(&set);
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM}) {
+    struct sigaction now {};
+    if (number == SIGHUP && sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) continue;  // nohup
+    sigaddset(&set, number);
+  }
+  w.descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (w.descriptor < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread(take_signals_for_ever, w.descriptor).detach();
 }
 
 int interrupted() { return g_signal; }
+
+WorkerGroup::WorkerGroup(const std::function<pid_t()>& start) {
+  Watch& w = watch();
+  const std::lock_guard lock(w.mutex);
+  leader_ = start();
+  w.groups[leader_] = 0;
+  if (interrupted()) kill(-leader_, SIGKILL);
+}
+
+WorkerGroup::~WorkerGroup() {
+  Watch& w = watch();
+  const std::lock_guard lock(w.mutex);
+  take_signals(w);
+  w.groups.erase(leader_);
+}
+
+int WorkerGroup::signal_sent() const {
+  Watch& w = watch();
+  const std::lock_guard lock(w.mutex);
+  take_signals(w);
+  return w.groups.at(leader_);
+}
 
 }  // namespace smla

@@ -1,12 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and SIGTERM end a run at the next finished (case, kernel): rows are complete, the count is told, the exit status is 128 + signal.
-// A second Ctrl-C ends it at once.
+// Who may stop a run. Ctrl-C, SIGTERM and SIGHUP do: workers are killed, what was finished is judged and written, the count is told, the exit status
+// is 128 + signal; a second one ends the program at once. The same signal out of a worker is a kernel's, and stops nothing.
 #pragma once
+#include <sys/types.h>
+
+#include <functional>
 
 namespace smla {
 
+/// From now on signals come here instead of ending the program: to be called before threads are made, which inherit that. A second call does nothing.
 void watch_interrupts();
-/// The signal that asked to stop, or 0.
+/// The signal of the user's that asked to stop, or 0.
 int interrupted();
+
+/// A process group whose leader is a child of this process. It is killed when the user asks to stop, and its signals to this process are held against
+/// it. Watched or not (a library leaves the signals to the program that loaded it), it can be made.
+class WorkerGroup {
+ public:
+  /// `start` makes the group and returns its leader; signals wait until that is known. What it throws is thrown.
+  explicit WorkerGroup(const std::function<pid_t()>& start);
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  pid_t leader() const { return leader_; }
+  /// The last signal that it sent here, up to now; 0 = none.
+  int signal_sent() const;
+
+ private:
+  pid_t leader_;
+};
 
 }  // namespace smla

@@ -12,7 +12,6 @@
 
 #include "harness/checks.h"
 #include "harness/exit_status.h"
-#include "harness/interrupt.h"
 #include "harness/progress.h"
 #include "harness/python/python_worker.h"
 #include "harness/worker/hash.h"
@@ -179,7 +178,6 @@ Job::Job(const Options& o)
   run.run_id = start.run_id;
   run.started_utc = start.started_utc;
   begin_run(folder, start);
-  watch_interrupts();
 }
 
 }  // namespace smla

@@ -51,6 +51,8 @@ struct Subject {
   std::unique_ptr<ImpostorWatch> impostors;
   std::map<size_t, CheckOutcome> outcomes;
   std::map<size_t, RelationWatch> relations;  // by check
+  size_t to_come = 0;                         // takes whose last launch has not come back yet
+  bool asked = false, left_out = false;
 
   bool running() const { return evidence.ended == Status::pass && !takes.empty(); }
   void end(Status status, const std::string& detail) {
@@ -88,14 +90,35 @@ class CaseJudge {
     if (threads_ == 0) threads_ = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
 
-  /// False: interrupted.
+  /// Interrupted, it leaves out the kernels that were not through. False: all of them.
   bool run() {
+    run_until_interrupted();
+    if (!interrupted()) return true;
+    bool any = false;
+    for (Subject& subject : subjects_) {
+      subject.left_out = !subject.asked || subject.to_come > 0;
+      if (subject.left_out) subject.takes.clear();
+      any |= !subject.left_out;
+    }
+    return any;
+  }
+
+  /// What is left to do then.
+  CaseResult judge() {
+    judge_chunk();
+    return finish();
+  }
+
+ private:
+  void run_until_interrupted() {
     base_ = inputs({});
     tokens_ = judged_tokens(*base_, options_.oracle_rows);
     subjects_.resize(kernels_.size());
     for (size_t i = 0; i < kernels_.size(); ++i) {
       ask(subjects_[i], kernels_[i]);
-      if (interrupted()) return false;
+      if (interrupted()) return;
+      subjects_[i].asked = true;
+      subjects_[i].to_come = subjects_[i].takes.size();
     }
     inputs_.clear();
     const std::vector<std::pair<Subject*, Take*>> order = launch_order();
@@ -114,21 +137,16 @@ class CaseJudge {
       chunk_ = std::span(tokens_).subspan(from, std::min(chunk, tokens_.size() - from));
       for (const auto& [subject, take] : order)
         if (subject->running() && (from == 0 || take->rows_needed)) {
-          launch(*subject, *take, chunk_, from == 0);
+          const bool answered = launch(*subject, *take, chunk_, from == 0);
+          if (interrupted() && !answered) return;  // the worker was killed: that says nothing of the kernel
+          if (!subject->running()) subject->to_come = 0;
+          else if (from + chunk >= tokens_.size() || !take->rows_needed) --subject->to_come;
           if (!waits) judge_chunk();
-          if (interrupted()) return false;
+          if (interrupted()) return;
         }
     }
-    return true;
   }
 
-  /// What is left to do then.
-  CaseResult judge() {
-    judge_chunk();
-    return finish();
-  }
-
- private:
   /// Null where the case has no such variant (q * 8 would leave fp16's range).
   InputsPtr inputs(const Variant& variant) {
     const auto [found, fresh] = inputs_.try_emplace(to_word(variant));
@@ -213,7 +231,8 @@ class CaseJudge {
     return std::any_of(options_.checks.begin(), options_.checks.end(), [&](size_t check) { return checks()[check].name == name; });
   }
 
-  void launch(Subject& subject, Take& take, std::span<const int64_t> tokens, bool first) {
+  /// False: there is no answer, because the kernel declined or failed.
+  bool launch(Subject& subject, Take& take, std::span<const int64_t> tokens, bool first) {
     RunRequest request;
     request.c = planned_.c();
     request.variant = take.run.variant;
@@ -236,9 +255,9 @@ class CaseJudge {
     const bool is_twin = take.candidate != subject.candidate;
     if (reply.status != Status::pass && (is_twin || (reply.status == Status::unsupported && !take.base()))) {  // it may decline a variant
       take.rows_needed = false;
-      return;
+      return false;
     }
-    if (reply.status != Status::pass) return subject.end(reply.status, take.name() + reply.detail);
+    if (reply.status != Status::pass) return subject.end(reply.status, take.name() + reply.detail), false;
     if (is_twin) take.contract = reply.contract;
     if (first && !is_twin) facts(subject, take, reply);
     if (!take.base()) subject.outcomes[take.check].ran = true;
@@ -254,6 +273,7 @@ class CaseJudge {
       if (take.base()) subject.impostors = std::make_unique<ImpostorWatch>(*base_, take.contract, take.split);
     }
     if (take.bits_promised) same_bits(subject, take, first);
+    return true;
   }
 
   /// The tokens to ask for so that rows come back in the order of the oracle's.
@@ -382,7 +402,12 @@ class CaseJudge {
     for (Subject& subject : subjects_) {
       if (subject.running()) conclude(subject);
       PairResult pair;
-      pair.kernel = subject.candidate->info.name;
+      pair.kernel = kernels_[result.pairs.size()].info.name;
+      pair.left_out = subject.left_out;
+      if (pair.left_out) {
+        result.pairs.push_back(std::move(pair));
+        continue;
+      }
       pair.contract = subject.contract;
       pair.oracle_ms = oracle_ms_;
       pair.needle_coverage = coverage;
@@ -441,7 +466,9 @@ std::function<CaseResult()> run_case(const PlannedCase& planned, const std::vect
 
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options) {
   const auto judge = run_case(planned, kernels, options);
-  return judge ? judge() : CaseResult{};
+  CaseResult result = judge ? judge() : CaseResult{};
+  if (std::any_of(result.pairs.begin(), result.pairs.end(), [](const PairResult& pair) { return pair.left_out; })) return {};
+  return result;
 }
 
 std::vector<int64_t> judged_tokens(const Inputs& in, int64_t rows) {

@@ -36,19 +36,20 @@ struct PairResult {
   RunReply base;         // facts of the base run; its rows are dropped
   double oracle_ms = 0;  // of the case, for all its kernels together
   std::optional<double> needle_coverage;
-  std::string repro;  // one shell line that asks exactly this again
+  std::string repro;      // one shell line that asks exactly this again
+  bool left_out = false;  // interrupted before its last run: nothing but the kernel's name is known
 
   Status status() const { return decision.status(); }
 };
 
 struct CaseResult {
-  std::vector<PairResult> pairs;  // in the order of the kernels; empty if interrupted
+  std::vector<PairResult> pairs;  // in the order of the kernels
   int64_t valid_keys = 0;
 };
 /// Has the kernels run. What comes back judges their rows; it asks no worker, so the next case may run meanwhile. `planned` and `options` must
-/// outlive it. Empty: interrupted.
+/// outlive it. Interrupted, it knows of those pairs alone that were through; empty: of none.
 std::function<CaseResult()> run_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
-/// Both in turn.
+/// Both in turn. No pairs: interrupted before all were through.
 CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
 
 /// Tokens to judge so that about `rows` rows (t, h) are: special ones always, the others evenly spread. 0 = all.

@@ -157,6 +157,49 @@ TEST_CASE("bench times what passed, and Google Benchmark's file is there") {
   CHECK_THAT(text.str(), ContainsSubstring("\"real_time\""));
 }
 
+TEST_CASE("SIGTERM ends a run at once, in the middle of a case: what was finished of it stands in the report, and --resume asks the rest") {
+  Folder out;
+  const std::string file = out.path + "/there", report = out.path + "/cpu_x86_64/accuracy.csv";
+  const std::string command = "SMLA_HOSTILE_FILE=" + file +
+                              " ./smla check --plugin harness/testing/libsmla_hostile.so --kernel declines --kernel error"
+                              " --kernel healthy --kernel wait_for_file --kernel write_past_out --checks guards --threads 1 --progress none " +
+                              kCase;
+  const Ran ran = shell(command + " --out " + out.path +
+                        " & p=$!; sleep 1; kill -TERM $p; kill -TERM $p; begun=$(date +%s%N); wait $p; status=$?; "
+                        "echo took $((($(date +%s%N) - begun) / 1000000)) ms; exit $status");
+  INFO(ran.text);
+  CHECK(ran.status == 143);
+  CHECK_THAT(ran.text, ContainsSubstring("interrupted by signal 15: 4 of 5 pairs are in the report"));
+  const size_t took = ran.text.find("took ");
+  REQUIRE(took != ran.text.npos);
+  CHECK(std::stoi(ran.text.substr(took + 5)) < 3000);  // the deadline of the kernel that hangs is 60 s
+  const auto kernels = [&] {
+    std::vector<std::string> names;
+    for (const AccuracyRow& row : read_report<AccuracyRow>(report).rows)
+      if (names.empty() || names.back() != row.kernel) names.push_back(row.kernel);
+    return names;
+  };
+  CHECK(kernels() == std::vector<std::string>{"healthy", "error", "write_past_out", "declines"});
+  std::ofstream(file) << "";
+  const Ran rest = shell(command + " --resume " + out.path);
+  INFO(rest.text);
+  CHECK_THAT(rest.text, ContainsSubstring("resumed: 4 of them were in the report"));
+  CHECK(kernels() == std::vector<std::string>{"healthy", "error", "write_past_out", "declines", "wait_for_file"});
+}
+
+TEST_CASE("a signal of a kernel's stops nothing") {
+  Folder out;
+  const Ran ran =
+      run("check --plugin harness/testing/libsmla_hostile.so --kernel signal_parent --kernel signal_parent_from_child --kernel declines"
+          " --checks none --threads 1 --progress none -v " +
+          kCase + " --set seed=1,2 --out " + out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 1);
+  CHECK_THAT(ran.text, ContainsSubstring("passed 0 / planned 6, 4 crash, 2 unsupported"));
+  CHECK_THAT(ran.text, ContainsSubstring("sent SIGTERM to the process that runs the harness"));
+  CHECK_THAT(ran.text, ContainsSubstring("sent SIGUSR1 to the process that runs the harness"));
+}
+
 TEST_CASE("SIGTERM ends a run with whole rows, the count and 128 + 15") {
   Folder out;
   // sent once the first rows stand in the report: earlier, there is nothing to keep whole

@@ -192,7 +192,8 @@ class Lanes {
     Answered answered{judge(), {}};
     for (size_t k = 0; k < kernels.size(); ++k) {
       std::string& text = answered.dumped.emplace_back();
-      if (!job_.options.dump_failed || answered.result.pairs[k].status() != Status::fail) continue;
+      const PairResult& pair = answered.result.pairs[k];
+      if (!job_.options.dump_failed || pair.left_out || pair.status() != Status::fail || interrupted()) continue;
       const std::lock_guard lock(own);
       text = dump(job_, *asked.planned, kernels[k]);
     }
@@ -217,6 +218,7 @@ class Lanes {
 }  // namespace
 
 SweepResult sweep_accuracy(const Job& job, bool write) {
+  watch_interrupts();
   const Options& options = job.options;
   Timeline timeline;
   JudgeOptions judge = judge_options(job, job.checks);
@@ -266,6 +268,7 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
       progress.clear();
       for (size_t k = 0; k < answered->result.pairs.size(); ++k) {
         const PairResult& pair = answered->result.pairs[k];
+        if (pair.left_out) continue;
         result.tally.add(pair.status(), pair.red);
         const std::vector<AccuracyRow> rows = accuracy_rows(job.run, planned, answered->result, pair);
         if (writer) writer->append(rows);

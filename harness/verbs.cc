@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verbs.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -38,6 +40,16 @@ void print_help() {
   for (const Verb& verb : kVerbs) fmt::print("  {:8} {}\n", verb.name, verb.what);
 }
 
+/// Else the next file that is opened would take their places, and what is printed would go into it.
+void open_standard_streams() {
+  bool closed[3];
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    closed[stream] = fcntl(stream, F_GETFD) < 0;
+    if (closed[stream]) open("/dev/null", O_RDWR);  // gets the lowest number that is free
+  }
+  if (closed[STDOUT_FILENO]) throw UsageError("stdout is closed: where nobody reads it, send it to /dev/null");
+}
+
 int dispatch(int argc, char** argv) {
   if (argc < 2) {
     print_help();
@@ -67,8 +79,12 @@ int smla_main(int argc, char** argv) {
   };
   signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is then told like a full disk
   try {
+    open_standard_streams();
     const int status = dispatch(argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    std::clearerr(stdout);  // the write that failed is long ago, and errno with it
+    std::putchar('\n');
+    std::fflush(stdout);
     throw UsageError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
   } catch (const UsageError& e) { return failed(e, kUsage); } catch (const CannotStart& e) {
     return failed(e, kNothingCouldStart);

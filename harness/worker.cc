@@ -10,10 +10,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <system_error>
 
+#include "harness/interrupt.h"
+#include "harness/progress.h"
 #include "harness/python/python_worker.h"
 #include "harness/worker/blackbox.h"
 #include "harness/worker/process.h"
@@ -47,7 +50,20 @@ std::string last_lines(std::string_view text, size_t count) {
 struct Death {
   Status status;
   std::string detail;
+  bool before_kernel = false;  // the request had not come to the kernel's first call yet
 };
+
+std::string sent_text(int signal) { return fmt::format("sent SIG{} to the process that runs the harness", sigabbrev_np(signal)); }
+
+std::string kernel_of(const Request& request) {
+  if (const auto* r = std::get_if<TimeRequest>(&request)) return r->lanes.empty() ? "" : r->lanes.front().kernel;
+  return std::visit(
+      [](const auto& r) -> std::string {
+        if constexpr (requires { r.kernel; }) return r.kernel;
+        else return "";
+      },
+      request);
+}
 
 std::string text_of(const char* field, size_t size) { return {field, strnlen(field, size)}; }
 
@@ -84,6 +100,7 @@ struct Worker::Impl {
   std::vector<KernelInfo> kernels;
   int starts = 0;
   uint64_t number = 0;
+  std::string served;  // the kernel that the running process was asked for last
 
   // Emptied first: rows of an earlier answer must not be there to be taken for this one's. A living worker keeps its black box: it writes there at
   // any time, and a page that is gone for a moment is a SIGBUS.
@@ -94,17 +111,23 @@ struct Worker::Impl {
     if (!resized) throw std::system_error(errno, std::generic_category(), "resizing the judged rows");
   }
   template <class T>
-  std::vector<T> read_shared(int64_t offset, int64_t count) const {
+  std::optional<std::vector<T>> read_shared(int64_t offset, int64_t count) const {
     std::vector<T> values(static_cast<size_t>(count));
     char* at = reinterpret_cast<char*>(values.data());
     for (int64_t done = 0, bytes = count * int64_t{sizeof(T)}; done < bytes;) {
       ssize_t n = pread(shared.get(), at + done, static_cast<size_t>(bytes - done), offset + done);
-      if (n <= 0) throw std::system_error(n < 0 ? errno : EIO, std::generic_category(), "reading the judged rows");
+      if (n <= 0) return {};
       done += n;
     }
     return values;
   }
 
+  /// A new request: no kernel was called yet. (The worker does the same, if it comes to that.)
+  void clear_kernel_time() const {
+    constexpr int64_t none[2] = {};
+    static_assert(offsetof(Blackbox, kernel_spent_ns) == offsetof(Blackbox, kernel_since_ns) + sizeof none[0]);
+    if (pwrite(shared.get(), none, sizeof none, offsetof(Blackbox, kernel_since_ns)) < 0) {}  // then the deadline is not extended
+  }
   Blackbox read_blackbox() const {
     Blackbox box{};
     return pread(shared.get(), &box, sizeof box, 0) == ssize_t{sizeof box} ? box : Blackbox{};
@@ -117,9 +140,10 @@ struct Worker::Impl {
     std::string where = text_of(box.stage, sizeof box.stage), fault = text_of(box.fault, sizeof box.fault);
     std::string during = where.empty() ? "" : " in " + where, stderr_tail = last_lines(process->err_text, 3);
     auto death = [&](Status status, std::string text) {
+      if (const int sent = process->signal_sent()) text += "; it " + sent_text(sent);
       if (!stderr_tail.empty()) text += "; stderr: " + stderr_tail;
       process.reset();
-      return Death{status, std::move(text)};
+      return Death{status, std::move(text), box.kernel_since_ns == 0 && box.kernel_spent_ns == 0};
     };
     switch (event) {
       case Process::Event::deadline:
@@ -163,6 +187,7 @@ struct Worker::Impl {
       throw UsageError(fmt::format("--python: the interpreter does not start: {} (SMLA_PYTHON names another)", error.what()));
     }
     ++starts;
+    served.clear();
     std::string line;
     if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(options.load_s)); event != Process::Event::line)
       return bury(event, options.load_s);
@@ -172,17 +197,46 @@ struct Worker::Impl {
         process.reset();
         throw UsageError(refused->text);
       }
-      if (auto* ready = std::get_if<Ready>(&reply.body)) return kernels = std::move(ready->kernels), std::nullopt;
+      if (auto* ready = std::get_if<Ready>(&reply.body)) {
+        kernels = std::move(ready->kernels);
+        if (const int sent = process->signal_sent()) {
+          process.reset();
+          return Death{Status::crash, sent_text(sent) + " while it was loaded"};
+        }
+        return std::nullopt;
+      }
     } catch (const ProtocolError&) {}
     return bury(Process::Event::line, 0);
   }
 
-  /// Asks once. The answer, or how the worker ended.
+  /// The answer, or how the worker ended. What goes wrong before this kernel was called is not its fault where the process has served others: it was
+  /// left unfit in a way that nobody noticed, and a fresh one is asked.
   template <class Answer>
   std::variant<Answer, Death> ask(const Request& request, int64_t rows_bytes, double deadline_s) {
     std::visit([](const auto& r) { validate(r.c); }, request);  // else it would not even be a message
+    const std::string before = process && !process->ended() ? served : "";
+    std::string why;
+    try {
+      auto outcome = ask_once<Answer>(request, rows_bytes, deadline_s);
+      const auto* death = std::get_if<Death>(&outcome);
+      if (!death || before.empty() || !death->before_kernel || interrupted()) return outcome;
+      why = death->detail;
+    } catch (const UsageError& error) {
+      if (before.empty()) throw;
+      why = error.what();
+      process.reset();
+    }
+    auto outcome = ask_once<Answer>(request, rows_bytes, deadline_s);
+    tell(clean_text(fmt::format("a worker was not fit to go on after a call of '{}': {}; a fresh one was asked", before, why)));
+    return outcome;
+  }
+  template <class Answer>
+  std::variant<Answer, Death> ask_once(const Request& request, int64_t rows_bytes, double deadline_s) {
+    if (interrupted()) return Death{Status::crash, "the run was interrupted"};
     if (auto death = ensure_started()) return *death;
+    served = kernel_of(request);
     resize_shared(rows_bytes);
+    clear_kernel_time();
     process->clear_text();
     auto deadline = in_seconds(deadline_s);
     const auto own_deadline = in_seconds(deadline_s + kOwnDeadline_s);
@@ -215,6 +269,11 @@ struct Worker::Impl {
   }
   template <class Answer>
   Answer finish(Answer answer, bool retire) {
+    if (const int sent = process->signal_sent()) {
+      answer.status = Status::crash;
+      answer.detail = sent_text(sent);
+      retire = true;
+    }
     if (answer.status == Status::crash || answer.status == Status::oom)
       if (std::string tail = last_lines(process->err_text, 3); !tail.empty()) answer.detail += "; stderr: " + tail;
     if (retire) {
@@ -263,8 +322,17 @@ RunReply Worker::run(const RunRequest& request) {
   note_asking(reply, begin_ns);
   if (reply.status == Status::pass) {
     const int64_t copied_ns = steady_now_ns();
-    reply.out = impl_->read_shared<uint16_t>(kRowsOffset, out_count);
-    if (reply.contract.lse_dtype != LseType::none) reply.lse = impl_->read_shared<float>(lse_offset, rows);
+    const bool has_lse = reply.contract.lse_dtype != LseType::none;
+    auto out = impl_->read_shared<uint16_t>(kRowsOffset, out_count);
+    auto lse = impl_->read_shared<float>(lse_offset, has_lse ? rows : 0);
+    if (!out || !lse) {
+      reply.status = Status::crash;
+      reply.detail = "cut off the judged rows, which are in a descriptor that is not the kernel's own";
+      impl_->process.reset();
+      return reply;
+    }
+    reply.out = std::move(*out);
+    reply.lse = std::move(*lse);
     reply.spans.push_back({Activity::rows, copied_ns, steady_now_ns()});
   }
   return reply;

@@ -145,6 +145,15 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"skip_one_element", Status::pass, {"out[1][1][3][511] was not written"}, true, true, false},
       {"skip_lse", Status::pass, {"lse[0][0][0] was not written"}, true, true, false},
       {"nothing", Status::pass, {"out[0][0][0][0] was not written"}, true, true, false},
+      {"lower_limits", Status::crash, {"changed the process that it runs in: RLIMIT_AS was lowered to 0, RLIMIT_FSIZE was lowered to 0"}},
+      {"lower_memory", Status::crash, {"RLIMIT_AS was lowered to 0"}},
+      {"leave_alarm", Status::crash, {"an alarm was left"}},
+      {"change_rounding", Status::pass, {}},
+      {"catch_faults", Status::crash, {"the handler of SIGSEGV was replaced", "the handler of SIGBUS was replaced"}},
+      {"leak_mappings", Status::crash, {"no more memory can be mapped"}},
+      {"leak_descriptors", Status::crash, {"no descriptor is left"}},
+      {"truncate_fds", Status::crash, {"SIGBUS in returning the judged rows"}},
+      {"move_away", Status::pass, {}},
       {"huge_workspace", Status::oom, {"workspace: 1125899906842624 bytes"}},
       {"negative_workspace", Status::crash, {"workspace_bytes returned -5"}},
       {"declines", Status::unsupported, {"declines everything"}},
@@ -255,6 +264,11 @@ TEST_CASE("runs are told apart by their hashes; fills and dirt reach the kernel"
   reply = worker().run(request);
   CHECK(reply.status == Status::unsupported);
   CHECK_THAT(reply.detail, ContainsSubstring("no streams"));
+}
+
+TEST_CASE("how one kernel rounds is nothing to the next") {
+  CHECK(worker().run(ask("change_rounding")).status == Status::pass);
+  CHECK(worker().run(ask("answer_rounding")).out.at(0) == 0);
 }
 
 TEST_CASE("writes into the gaps between rows are found") {
@@ -498,6 +512,27 @@ TEST_CASE("timing: the gather loads a row once, however many query tokens select
   CAPTURE(once, shared, half);
   CHECK(shared < 4 * once);
   CHECK(half < 0.8 * once);
+}
+
+TEST_CASE("a worker that cannot begin a request after another kernel's is replaced: nobody is blamed, nothing ends") {
+  const std::filesystem::path file = "positions_of_worker_test.npy";  // by a path that means nothing elsewhere
+  {
+    const std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 8), }";
+    std::ofstream out(file, std::ios::binary);
+    out << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size()) << '\0' << header;
+    for (int32_t position = 0; position < 8; ++position) out.write(reinterpret_cast<const char*>(&position), sizeof position);
+  }
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  CHECK(w.run(ask("move_away")).status == Status::pass);
+  RunRequest request = ask("healthy", "decode b=1 s_q=1 h_q=2 s_kv=90 topk=8 pattern=file:positions_of_worker_test.npy");
+  request.tokens = {0};
+  const RunReply reply = w.run(request);
+  INFO(reply.detail);
+  CHECK(reply.status == Status::pass);
+  CHECK(w.restarts() == 1);
+  std::filesystem::remove(file);
+  CHECK_THROWS_AS(w.run(ask("healthy", "decode b=1 s_q=1 h_q=2 s_kv=90 topk=8 pattern=file:positions_of_worker_test.npy seed=2")), UsageError);
+  CHECK(w.restarts() == 2);  // a mistake of the caller is one for a fresh worker, too
 }
 
 TEST_CASE("timing needs the tensors once") {

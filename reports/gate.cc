@@ -146,7 +146,7 @@ void judge_issues(const GateInput& input, Ledger& ledger) {
                       (input.run_times != nullptr && std::any_of(input.run_times->report.rows.begin(), input.run_times->report.rows.end(), matches));
     Finding finding{used ? Rule::known_issue_passes : Rule::unused_issue,
                     used ? Finding::Level::red : Finding::Level::report,
-                    issue.case_filter,
+                    issue.case_filter.pattern(),
                     issue.kernel,
                     "",
                     ""};

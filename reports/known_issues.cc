@@ -7,8 +7,6 @@
 
 #include <algorithm>
 
-#include "reports/text.h"
-
 namespace smla {
 namespace {
 
@@ -20,7 +18,7 @@ namespace {
 
 bool KnownIssue::matches(const Common& row) const {
   return ::fnmatch(kernel.c_str(), row.kernel.c_str(), 0) == 0 && ::fnmatch(arch.c_str(), row.arch.c_str(), 0) == 0 &&
-         TypedRegex(case_filter).found_in(to_line(row.c));
+         case_filter.found_in(to_line(row.c));
 }
 
 std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::string& origin) {
@@ -39,8 +37,9 @@ std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::str
     for (const toml::node& entry : *node.as_array()) {
       KnownIssue issue;
       issue.origin = fmt::format("{}:{}", origin, entry.source().begin.line);
+      std::string case_filter;
       const std::pair<std::string_view, std::string*> known[] = {
-          {"kernel", &issue.kernel}, {"case", &issue.case_filter}, {"arch", &issue.arch}, {"reason", &issue.reason}, {"link", &issue.link}};
+          {"kernel", &issue.kernel}, {"case", &case_filter}, {"arch", &issue.arch}, {"reason", &issue.reason}, {"link", &issue.link}};
       for (const auto& [key, value] : *entry.as_table()) {
         std::string* member = nullptr;
         for (const auto& [word, target] : known)
@@ -59,9 +58,9 @@ std::vector<KnownIssue> parse_known_issues(std::string_view text, const std::str
       if (issue.kernel.empty()) fail(origin, entry.source(), "an issue needs a kernel (a glob)");
       if (issue.reason.empty()) fail(origin, entry.source(), "an issue needs a reason");
       try {
-        TypedRegex{issue.case_filter};
+        issue.case_filter = TypedRegex(case_filter);
       } catch (const UsageError& error) {
-        fail(origin, entry.source(), fmt::format("case = \"{}\" is no regular expression: {}", issue.case_filter.substr(0, 200), error.what()));
+        fail(origin, entry.source(), fmt::format("case = \"{}\" is no regular expression: {}", case_filter.substr(0, 200), error.what()));
       }
       issues.push_back(std::move(issue));
     }

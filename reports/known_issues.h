@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "reports/record.h"
+#include "reports/text.h"
 
 namespace smla {
 
 /// One [[issue]] of known_issues.toml: `kernel` and `arch` are globs (arch defaults to *), `case` a regular expression found in the case line
 /// (defaults to all). `reason` is required, `link` is not.
 struct KnownIssue {
-  std::string kernel, case_filter, arch = "*", reason, link;
+  std::string kernel;
+  TypedRegex case_filter;
+  std::string arch = "*", reason, link;
   std::string origin;  // "FILE:LINE"
   bool matches(const Common& row) const;
 };

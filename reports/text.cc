@@ -88,7 +88,7 @@ std::string markdown_cell(std::string_view text) {
   return cell;
 }
 
-TypedRegex::TypedRegex(const std::string& pattern) {
+TypedRegex::TypedRegex(const std::string& pattern) : pattern_(pattern) {
   constexpr size_t kLongest = 1000, kMostDigits = 4;
   if (pattern.size() > kLongest)
     throw UsageError(fmt::format("{} characters are too long for a regular expression, {} at most", pattern.size(), kLongest));

@@ -22,10 +22,14 @@ class TypedRegex {
  public:
   /// Throws UsageError, saying why, where it is none, or has more than 1000 characters, or a repetition or back reference of more than four digits.
   explicit TypedRegex(const std::string& pattern);
+  TypedRegex() : TypedRegex("") {}  // found in everything
   /// Whether it is found in the text. Throws UsageError for one of more than 8192 characters.
   bool found_in(const std::string& text) const;
+  /// As it was typed.
+  const std::string& pattern() const { return pattern_; }
 
  private:
+  std::string pattern_;
   std::regex regex_;
 };
 

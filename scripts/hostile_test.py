@@ -61,13 +61,26 @@ EXPECTED = {
     "slow": ("fail", "rows wrong"),
     "stop_worker": ("timeout", "no answer within 1 s"),
     "needs_file": ("crash", "SIGABRT"),
+    "lower_limits": ("crash", "changed the process that it runs in: RLIMIT_AS was lowered to 0, RLIMIT_FSIZE was lowered to 0"),
+    "lower_memory": ("crash", "RLIMIT_AS was lowered to 0"),
+    "leave_alarm": ("crash", "an alarm was left"),
+    "change_rounding": ("fail", "rows wrong"),  # put back
+    "catch_faults": ("crash", "the handler of SIGSEGV was replaced"),
+    "leak_mappings": ("crash", "no more memory can be mapped"),
+    "leak_descriptors": ("crash", "no descriptor is left"),
+    "signal_parent": ("crash", "sent SIGTERM to the process that runs the harness"),
+    "signal_parent_from_child": ("crash", "sent SIGUSR1 to the process that runs the harness"),
+    "truncate_fds": ("crash", "SIGBUS in returning the judged rows"),
+    "wait_for_file": ("timeout", "no answer within 1 s"),
+    "answer_rounding": ("fail", "rows wrong"),
+    "move_away": ("fail", "rows wrong"),
     "huge_workspace": ("oom", "workspace: 1125899906842624 bytes"),
     "negative_workspace": ("crash", "workspace_bytes returned -5"),
     "declines": ("unsupported", "declines everything"),
     "abort_in_supports": ("crash", "SIGABRT in supports"),
 }
 CASES = ["decode b=1 s_q=1 h_q=2 s_kv=90 topk=20", "decode b=1 s_q=2 h_q=2 s_kv=90 topk=20 pattern=padded"]
-HANGS = ("loop", "sleep", "stop_worker")  # a second is enough for these; others may be slow on a busy machine
+HANGS = ("loop", "sleep", "stop_worker", "wait_for_file")  # a second is enough for these; others may be slow on a busy machine
 FINDINGS = re.compile(r"(guards|inputs|written): ")
 
 

@@ -132,6 +132,8 @@ many_lines=yes may_write=yes expect 'the file size limit (ulimit -f): what was f
   exec $smla check $several -q --resume limited"
 many_lines=yes expect 'a full device instead of a file' 3 '/dev/full: No space left' "$smla compare $top/reports/baselines/sm_90 $top/reports/baselines/sm_90 --csv /dev/full"
 [ -c /dev/full ] || wrong '/dev/full is a device no more'
+expect 'stdout is closed' 3 'stdout is closed' "$smla check $small --out out >&-"
+many_lines=yes expect 'stdin and stderr are closed' 0 'passed 1 / planned 1' "$smla check $small --out gone <&- 2>&-"
 expect 'stdout is full' 3 'No space left' "$smla check $small --out gone >/dev/full"
 rm -rf out
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
-#include <csignal>
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -30,22 +29,6 @@ R guarded(R failed, F&& body) {
   }
   return failed;
 }
-
-/// Leaves the signal handlers of the program that loaded us as they were.
-class KeptSignals {
- public:
-  KeptSignals() {
-    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], nullptr, &kept_[i]);
-  }
-  ~KeptSignals() {
-    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &kept_[i], nullptr);
-  }
-  KeptSignals(const KeptSignals&) = delete;
-
- private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGPIPE};
-  struct sigaction kept_[std::size(kSignals)];
-};
 
 nlohmann::json columns(const AccuracyRow& row) {
   const std::vector<std::string> names = header<AccuracyRow>(), cells = to_cells(row);
@@ -94,7 +77,6 @@ int smla_worker(smla_load_fn load, int gpu) {
 }
 
 smla_session* smla_open(int argc, const char* const* argv) {
-  const KeptSignals keep;
   return guarded(static_cast<smla_session*>(nullptr), [&] {
     auto session = std::make_unique<smla_session>();
     std::vector<char*> words{const_cast<char*>("check")};

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plug-in of kernels that misbehave, each in one way and named after it. They answer zeros otherwise: nobody judges their numbers.
 #include <fcntl.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cfenv>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -252,6 +257,67 @@ int stop_worker(const Call& c) {  // for tests that act on the worker from outsi
   return sleeps(c);
 }
 
+int wait_for_file(const Call& c) {  // for tests that stop a run and go on with it
+  const char* path = std::getenv("SMLA_HOSTILE_FILE");
+  while (!path || access(path, F_OK) != 0) usleep(1000);
+  return healthy(c);
+}
+int answer_rounding(const Call& c) { return answer(c, std::fegetround() == FE_TONEAREST ? 0 : 1), 0; }
+
+int lower_limits(const Call& c) {
+  constexpr rlimit none{0, 0};
+  for (const auto resource : {RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_AS}) setrlimit(resource, &none);
+  return healthy(c);
+}
+int lower_memory(const Call& c) {  // softly: nothing stops it from being put back
+  rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = 0;
+  setrlimit(RLIMIT_AS, &limit);
+  return healthy(c);
+}
+int leave_alarm(const Call& c) {
+  alarm(1000);
+  return healthy(c);
+}
+int change_rounding(const Call& c) {  // whoever computes next must not notice
+  std::fesetround(FE_UPWARD);
+  return healthy(c);
+}
+sigjmp_buf before_fault;
+int catch_faults(const Call& c) {  // reads far beyond its tensors and goes on
+  for (int signal : {SIGSEGV, SIGBUS}) std::signal(signal, [](int) { siglongjmp(before_fault, 1); });
+  if (sigsetjmp(before_fault, 1) == 0)
+    for (const char* at = c.kv();; at -= 512) sink = *at;
+  return healthy(c);
+}
+int leak_mappings(const Call& c) {  // until there is none left, of little memory
+  for (int i = 0; i < 1 << 20; ++i)
+    if (mmap(nullptr, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) break;
+  return healthy(c);
+}
+int leak_descriptors(const Call& c) {
+  while (dup(2) >= 0) {}
+  return healthy(c);
+}
+int signal_parent(const Call& c) {
+  kill(getppid(), SIGTERM);
+  return healthy(c);
+}
+int signal_parent_from_child(const Call& c) {
+  const pid_t parent = getppid();
+  if (const pid_t child = fork()) return waitpid(child, nullptr, 0), healthy(c);
+  kill(parent, SIGUSR1);
+  usleep(200000);  // one that is gone at once could be anybody's
+  _exit(0);
+}
+int truncate_fds(const Call& c) {  // what the harness shares with its parent
+  for (int fd = 3; fd < 1024; ++fd)
+    if (ftruncate(fd, 8192) < 0) continue;
+  return healthy(c);
+}
+int move_away(const Call& c) { return chdir("/") == 0 ? healthy(c) : 1; }
+
 int needs_file(const Call& c) {  // aborts unless the file that the environment names is there: for tests of --retry
   const char* path = std::getenv("SMLA_HOSTILE_FILE");
   if (!path || access(path, F_OK) != 0) std::abort();
@@ -314,6 +380,19 @@ const Behaviour kBehaviours[] = {
     {"slow", slow},
     {"stop_worker", stop_worker},
     {"needs_file", needs_file},
+    {"wait_for_file", wait_for_file},
+    {"answer_rounding", answer_rounding},
+    {"lower_limits", lower_limits},
+    {"lower_memory", lower_memory},
+    {"leave_alarm", leave_alarm},
+    {"change_rounding", change_rounding},
+    {"catch_faults", catch_faults},
+    {"leak_mappings", leak_mappings},
+    {"leak_descriptors", leak_descriptors},
+    {"signal_parent", signal_parent},
+    {"signal_parent_from_child", signal_parent_from_child},
+    {"truncate_fds", truncate_fds},
+    {"move_away", move_away},
     {"huge_workspace", healthy, nullptr, kTooMuch},
     {"negative_workspace", healthy, nullptr, -5},
     {"declines", healthy},

@@ -101,6 +101,15 @@ void watch_for_faults() {
   watching = true;
 }
 
+std::vector<std::string> lost_fault_handlers() {
+  std::vector<std::string> lost;
+  for (const auto& [signal, name] : {std::pair{SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"}}) {
+    struct sigaction now {};
+    if (watching && sigaction(signal, nullptr, &now) == 0 && now.sa_sigaction != on_fatal_signal) lost.emplace_back(name);
+  }
+  return lost;
+}
+
 bool lock_memory(void* begin, int64_t bytes) {
   if (!watching) return false;
   for (LockedMemory& locked : locked_memory) {
@@ -154,9 +163,10 @@ int64_t data_bytes_now() {  // the sixth number of /proc/self/statm, in pages
 }
 
 DataLimit::DataLimit(int64_t allowance_bytes) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // shadow memory would count
   rlimit limit;
   getrlimit(RLIMIT_DATA, &limit);
+  before_ = limit.rlim_cur;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // shadow memory would count
   int64_t now = data_bytes_now();
   if (now == 0) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(now + allowance_bytes));
@@ -168,7 +178,7 @@ DataLimit::DataLimit(int64_t allowance_bytes) {
 DataLimit::~DataLimit() {
   rlimit limit;
   getrlimit(RLIMIT_DATA, &limit);
-  limit.rlim_cur = limit.rlim_max;
+  limit.rlim_cur = std::min(before_, limit.rlim_max);
   setrlimit(RLIMIT_DATA, &limit);
   box->data_limit_bytes = box->data_allowance_bytes = 0;
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker leaves behind when it dies: the first page of the memory that it shares with its parent. Judged rows follow at kRowsOffset.
 #pragma once
+#include <sys/resource.h>
+
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace smla {
 
@@ -38,6 +42,8 @@ void set_stage(std::string_view stage, Turn turn = Turn::harness);
 
 /// Installs handlers for the signals that a broken kernel raises: they fill `fault` and `data_bytes`, then let the signal take its course.
 void watch_for_faults();
+/// Of SIGSEGV and SIGBUS, those whose handler is another by now. Whoever has one of his own can fault, jump back and go on.
+std::vector<std::string> lost_fault_handlers();
 /// Names memory that a kernel was given, for `fault`. At most 64 ranges at a time; more stay nameless.
 void name_memory(const char* name, const void* data, int64_t bytes);
 void forget_memory(const void* data);
@@ -59,6 +65,9 @@ class DataLimit {
   explicit DataLimit(int64_t allowance_bytes);
   ~DataLimit();
   DataLimit(const DataLimit&) = delete;
+
+ private:
+  rlim_t before_;
 };
 
 }  // namespace smla

@@ -78,23 +78,23 @@ std::vector<StagedInputs*> Engine::inputs(const std::vector<Key>& keys) {
 
 template <class Reply>
 void Engine::attempt(Reply& reply, const std::function<void()>& body) {
+  const auto spoil = [&](const std::string& why) {
+    reply.detail = reply.status == Status::crash ? why + "; " + reply.detail : why;
+    reply.status = Status::crash;
+    spoilt_ = true;
+  };
   try {
     body();
   } catch (const Ended& ended) {
     reply.status = ended.status;
     reply.detail = ended.detail;
     if (ended.status == Status::crash || ended.status == Status::oom) kept_.clear();  // nobody looked at what it did to its inputs
-  } catch (const DeviceError& error) {
-    reply.status = Status::crash;
-    reply.detail = error.what();
-    spoilt_ = true;
-  }
+  } catch (const DeviceError& error) { spoil(error.what()); } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) { spoil(fmt::format("the harness could not go on after the kernel: {}", error.what())); }
   if (gpu_ && gpu_->dead()) spoilt_ = true;
-  if (has_children()) {
-    reply.status = Status::crash;
-    reply.detail = "forked and left a child process behind";
-    spoilt_ = true;
-  }
+  if (has_children()) spoil("forked and left a child process behind");
+  if (const std::string changes = process_.put_back(); !changes.empty()) spoil("changed the process that it runs in: " + changes);
 }
 
 void Engine::bounded(const Device& device, int threads, const std::function<void()>& body) {

@@ -8,6 +8,7 @@
 
 #include "harness/worker.h"
 #include "harness/worker/device.h"
+#include "harness/worker/process_state.h"
 #include "harness/worker/protocol.h"
 
 namespace smla {
@@ -42,7 +43,7 @@ class Engine {
   Device& device_of(const smla_kernel& kernel);
   /// The inputs of these keys, in order; those of the last request that are not among them are freed first.
   std::vector<StagedInputs*> inputs(const std::vector<Key>& keys);
-  /// Runs `body`; an Ended becomes the reply's status. Notices stray children.
+  /// Runs `body`; an Ended becomes the reply's status. Notices what else the kernel did to the process: stray children, limits.
   template <class Reply>
   void attempt(Reply& reply, const std::function<void()>& body);
   /// Runs `body` with the memory of a CPU kernel bounded; notices large leaks.
@@ -52,7 +53,8 @@ class Engine {
   int gpu_ordinal_;
   Device* gpu_ = nullptr;
   bool spoilt_ = false;
-  bool loaded_ = false;  // a first call on a GPU was made
+  ProcessState process_;  // as it was when the kernels had been loaded
+  bool loaded_ = false;   // a first call on a GPU was made
   // Of the last request: requests that differ only in kernel share them, since generation dominates.
   std::vector<std::pair<Key, std::unique_ptr<StagedInputs>>> kept_;
 };

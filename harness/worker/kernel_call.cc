@@ -9,6 +9,7 @@
 #include <new>
 
 #include "harness/worker/blackbox.h"
+#include "harness/worker/process_state.h"
 #include "kernels/door.h"
 #include "kernels/problem.h"
 
@@ -30,6 +31,7 @@ struct SameProcess {
 template <class F>
 auto through_door(const std::string& stage, F&& call) {
   set_stage(stage, Turn::kernel);
+  const FloatEnvironment ours;
   SameProcess or_leave;
   try {
     return call();

@@ -39,6 +39,20 @@ void check_spawn(int error, const std::string& what) {
   if (error) throw std::system_error(error, std::generic_category(), what);
 }
 
+struct SpawnPlan {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  SpawnPlan() {
+    check_spawn(posix_spawn_file_actions_init(&actions), "posix_spawn");
+    check_spawn(posix_spawnattr_init(&attributes), "posix_spawn");
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+};
+
 Descriptor lifted(int fd) {
   Descriptor low(fd);
   return Descriptor(check(fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwn), "dup"));
@@ -104,33 +118,30 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
   auto [err, child_err] = make_pipe();
   Descriptor child_shared(check(fcntl(shared, F_DUPFD_CLOEXEC, kLowestOwn), "dup"));
 
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  check_spawn(posix_spawn_file_actions_init(&actions), "posix_spawn");
-  check_spawn(posix_spawnattr_init(&attributes), "posix_spawn");
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  SpawnPlan plan;
+  posix_spawn_file_actions_addopen(&plan.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   for (auto [from, to] : {std::pair{child_out.get(), STDOUT_FILENO},
                           {child_err.get(), STDERR_FILENO},
                           {child_socket.get(), kChildSocket},
                           {child_shared.get(), kChildShared}})
-    posix_spawn_file_actions_adddup2(&actions, from, to);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kChildShared + 1);  // the kernel shall not even see what else is open here
+    posix_spawn_file_actions_adddup2(&plan.actions, from, to);
+  posix_spawn_file_actions_addclosefrom_np(&plan.actions, kChildShared + 1);  // the kernel shall not even see what else is open here
   sigset_t none, defaults;
   sigemptyset(&none);
   sigemptyset(&defaults);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGXFSZ}) sigaddset(&defaults, signal);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setsigmask(&plan.attributes, &none);
+  posix_spawnattr_setsigdefault(&plan.attributes, &defaults);
+  posix_spawnattr_setpgroup(&plan.attributes, 0);
+  posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   std::vector<char*> argv;
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
-  int error = posix_spawnp(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  check_spawn(error, program);
+  group_.emplace([&] {
+    check_spawn(posix_spawnp(&pid_, program.c_str(), &plan.actions, &plan.attributes, argv.data(), environ), program);
+    return pid_;
+  });
   pidfd_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_) {
     int pidfd_error = errno;
@@ -217,7 +228,10 @@ Exit Process::kill() {
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
   reaped_ = true;
-  if (pidfd_ && !wait_end(kStuck)) return exit_ = {true, SIGKILL};
+  const bool stuck = pidfd_ && !wait_end(kStuck);
+  sent_ = group_->signal_sent();
+  group_.reset();
+  if (stuck) return exit_ = {true, SIGKILL};
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
   exit_ = {WIFSIGNALED(status), WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)};

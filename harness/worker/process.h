@@ -4,8 +4,11 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "harness/interrupt.h"
 
 namespace smla {
 
@@ -55,6 +58,8 @@ class Process {
   /// SIGKILLs the group, reaps the child and reads the last of its output. The child's own end if it had ended before.
   Exit kill();
   pid_t pid() const { return pid_; }
+  /// The last signal that the child, or a process of its group, sent to this one; 0 = none.
+  int signal_sent() const { return group_ ? group_->signal_sent() : sent_; }
 
   /// The last bytes of the child's output since clear(), at most kTailBytes each.
   static constexpr size_t kTailBytes = 8192;
@@ -65,6 +70,8 @@ class Process {
   bool wait_end(std::chrono::steady_clock::duration patience) const;
   void drain();
   pid_t pid_ = -1;
+  std::optional<WorkerGroup> group_;  // until it is reaped
+  int sent_ = 0;
   bool reaped_ = false;
   Exit exit_;
   Descriptor pidfd_, socket_, out_, err_;

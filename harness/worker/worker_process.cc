@@ -73,7 +73,8 @@ void end_children() {
   bool any = true;
   for (int generation = 0; any && generation < 100; ++generation) {
     any = false;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::error_code unreadable;  // a kernel may have lowered the limit of descriptors
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
       std::ifstream stat(entry.path() / "stat");
       std::string text;
       std::getline(stat, text);
@@ -117,11 +118,12 @@ bool write_line(int socket, std::string line) {
 class JudgedRows {
  public:
   explicit JudgedRows(int shared) {
-    struct stat info;
-    if (fstat(shared, &info) != 0 || info.st_size <= kRowsOffset) return;
+    struct stat info {};
+    if (fstat(shared, &info) == 0 && info.st_size <= kRowsOffset) return;
     bytes_ = static_cast<size_t>(info.st_size);
-    void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
-    if (at != MAP_FAILED) at_ = static_cast<std::byte*>(at);
+    void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);  // fails for a descriptor that is gone, too
+    if (at == MAP_FAILED) why_ = strerror(errno);
+    else at_ = static_cast<std::byte*>(at);
   }
   ~JudgedRows() {
     if (at_) munmap(at_, bytes_);
@@ -129,10 +131,12 @@ class JudgedRows {
   JudgedRows(const JudgedRows&) = delete;
   std::byte* data() const { return at_ ? at_ + kRowsOffset : nullptr; }
   int64_t bytes() const { return at_ ? static_cast<int64_t>(bytes_) - kRowsOffset : 0; }
+  const char* why() const { return why_; }  // none is there
 
  private:
   std::byte* at_ = nullptr;
   size_t bytes_ = 0;
+  const char* why_ = "the shared memory is too small";
 };
 
 /// Of the plug-in, or the whole built-in table. Throws UsageError.
@@ -155,9 +159,19 @@ Body serve(Engine& engine, const Request& request, int shared) {
     const int64_t rows = std::ssize(r.tokens) * r.c.h_q, out_count = rows * r.c.d_v;
     JudgedRows judged(shared);
     if (judged.bytes() < judged_lse_offset(out_count) - kRowsOffset + rows * int64_t{sizeof(float)})
-      return Refused{"the judged rows do not fit into the shared memory"};
+      return Refused{fmt::format("the judged rows cannot be mapped: {}", judged.why())};
     return engine.run(r, judged.data());
   } catch (const UsageError& error) { return Refused{error.what()}; }
+}
+
+/// Loads them. What that changed in this process is put back; throws UsageError if it cannot be.
+std::vector<const smla_kernel*> loaded(const std::function<std::vector<const smla_kernel*>()>& load) {
+  ProcessState before;
+  const FloatEnvironment ours;
+  std::vector<const smla_kernel*> kernels = load();
+  before.put_back();
+  if (const std::string changes = before.put_back(); !changes.empty()) throw UsageError("the library changes the process that loads it: " + changes);
+  return kernels;
 }
 
 void forbid_core_dumps() {
@@ -201,7 +215,7 @@ int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>
   Reply reply;
   std::unique_ptr<Engine> engine;
   try {
-    engine = std::make_unique<Engine>(load(), gpu);
+    engine = std::make_unique<Engine>(loaded(load), gpu);
     reply.body = Ready{engine->list()};
   } catch (const UsageError& error) { reply.body = Refused{error.what()}; }
   set_stage("");
@@ -221,8 +235,11 @@ int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>
     if (auto* run = std::get_if<RunReply>(&reply.body)) run->spans = worker_timeline().take();
     std::fflush(nullptr);
     if (!out.intact() || !err.intact() || !shared.intact()) {
-      if (auto* run = std::get_if<RunReply>(&reply.body))
-        run->status = Status::crash, run->detail = "closed or replaced a descriptor that is not the kernel's own";
+      const auto blame = [](auto* answer) {
+        if (answer) answer->status = Status::crash, answer->detail = "closed or replaced a descriptor that is not the kernel's own";
+      };
+      blame(std::get_if<RunReply>(&reply.body));
+      blame(std::get_if<TimeReply>(&reply.body));
       reply.retire = true;
     }
     reply.retire |= engine->spoilt();
