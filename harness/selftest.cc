@@ -199,7 +199,8 @@ void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < result.pairs.size(); ++i) {
     Planted& p = *asked[i];
-    for (size_t rule = 0; rule < p.rule_cells.size(); ++rule) p.rule_cells[rule] += !rules[i].accepts(rule) || ended_badly(result.pairs[i]);
+    for (size_t rule = 0; rule < p.rejected.size(); ++rule)
+      if (!rules[i].accepts(rule) || ended_badly(result.pairs[i])) p.rejected[rule].insert(case_id(planned.c()));
     const std::vector<std::string> by = noticed_by(result.pairs[i]);
     if (by.empty()) continue;
     p.row[case_id(planned.c())] = {by, result.pairs[i].decision.detail()};
@@ -225,7 +226,8 @@ void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::st
     if (pair.status() == Status::mistrusted) ++mistrusted_;
     if (pair.status() == Status::mistrusted || pair.status() == Status::unsupported || pair.status() == Status::skipped) continue;
     ++healthy_pairs_;
-    for (size_t rule = 0; rule < rule_alarms_.size(); ++rule) rule_alarms_[rule] += !rules[i].accepts(rule);
+    for (size_t rule = 0; rule < healthy_rejected_.size(); ++rule)
+      if (!rules[i].accepts(rule)) healthy_rejected_[rule].insert(case_id(planned.c()));
     healthy_[{std::string(name_of(planned.c().kv_format)), std::string(name_of(planned.c().values))}].add(pair.evidence.figures);
     const std::vector<std::string> by = noticed_by(pair);
     if (!by.empty())
@@ -336,7 +338,11 @@ Table Selftest::rules() const {
   };
   for (size_t rule = 0; rule < published_rules().size(); ++rule)
     add(
-        published_rules()[rule].name, [&](const Planted& p) { return p.rule_cells[rule]; }, rule_alarms_[rule], published_rules()[rule].what);
+        published_rules()[rule].name,
+        [&, &healthy = healthy_rejected_[rule]](const Planted& p) {
+          return std::count_if(p.rejected[rule].begin(), p.rejected[rule].end(), [&](const std::string& id) { return healthy.count(id) == 0; });
+        },
+        static_cast<int64_t>(healthy_rejected_[rule].size()), published_rules()[rule].what);
   const auto numbers = [](const std::string& by) { return by == "out" || by == "lse" || by == "crash" || by == "timeout" || by == "oom"; };
   add(
       "smla, rows alone",

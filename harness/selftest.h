@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,16 +35,19 @@ struct Cell {
   auto operator<=>(const Cell&) const = default;
 };
 
+/// case_ids of the answers that each published rule rejects.
+using CasesByRule = std::vector<std::multiset<std::string>>;
+
 /// A kernel that must not be green, and what became of it.
 struct Planted {
   std::string name, what;
   std::string exempt;  // why no case of ordinary size shows it; it is asked all the same, unless the hunt stops at the first that notices
   std::string killed_by, killing_case;
-  double killed_at_s = 0;                                                    // after the start of the hunt
-  std::map<std::string, Cell> row;                                           // of the matrix, by case_id
-  std::vector<int> rule_cells = std::vector<int>(published_rules().size());  // cases in which each published rule rejects it
-  bool alone = false;                                                        // a fake: it may spoil its worker for whoever comes after it
-  bool hung = false;                                                         // it is not asked again: each answer costs a deadline
+  double killed_at_s = 0;           // after the start of the hunt
+  std::map<std::string, Cell> row;  // of the matrix, by case_id
+  CasesByRule rejected = CasesByRule(published_rules().size());
+  bool alone = false;  // a fake: it may spoil its worker for whoever comes after it
+  bool hung = false;   // it is not asked again: each answer costs a deadline
   bool killed() const { return !killed_by.empty(); }
 };
 /// Mutants and fakes of the registry; empty globs choose all. Those for a GPU only with one. Throws NothingMatched.
@@ -96,7 +100,7 @@ class Selftest {
   std::vector<std::vector<const Planted*>> alike() const;
 
   /// Acceptance rules in use, ours last, on the base runs of hunt(): planted defects noticed in some case, cells of the matrix, and healthy (kernel,
-  /// case) rejected. A planted kernel that crashes or hangs is noticed by all.
+  /// case) rejected. A rule notices nothing where it rejects a healthy answer, too. A planted kernel that crashes or hangs is noticed by all.
   Table rules() const;
   /// Columns: kernel, case_id, case, noticed_by, detail. One row a cell in which something noticed.
   std::string matrix_csv() const;
@@ -128,7 +132,7 @@ class Selftest {
   std::vector<FalseAlarm> false_alarms_;
   std::map<FormatFamily, HealthyFigures> healthy_;
   std::vector<FaultyComparator> comparators_;
-  std::vector<int64_t> rule_alarms_ = std::vector<int64_t>(published_rules().size());
+  CasesByRule healthy_rejected_ = CasesByRule(published_rules().size());
   int64_t healthy_pairs_ = 0, healthy_inputs_ = 0, mistrusted_ = 0;
 };
 
