@@ -24,6 +24,7 @@ int verb_bench(int argc, char** argv) {
   if (!parse_flags("throughput of kernels that passed the same case first", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc,
                    argv))
     return 0;
+  cards_must_be_here(options);
   return on_each_card(options, bench_on);
 }
 

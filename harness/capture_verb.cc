@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "harness/capture/captured_call.h"
+#include "harness/cards.h"
 #include "harness/exit_status.h"
 #include "harness/progress.h"
 #include "harness/session.h"
@@ -17,6 +18,7 @@ int verb_capture(int argc, char** argv) {
   try {
     c = parse_line(flags.line);
   } catch (const UsageError& error) { throw UsageError(fmt::format("'{}': {}", flags.line, error.what())); }
+  cards_must_be_here(options);
   const Inputs in = make_inputs(c);
   const Session session(options);
   std::string declined;

@@ -30,6 +30,12 @@ void resolve_cards(Options& options) {
   options.all_gpus = false;
 }
 
+void cards_must_be_here(const Options& options) {
+  std::string why;
+  for (const int ordinal : options.gpus)
+    if (!probe_gpu(ordinal, why)) throw CannotStart(fmt::format("--gpu {}: {}", ordinal, why));
+}
+
 size_t card_of(const Options& options, const Case& c) {
   if (options.gpus.size() < 2) return 0;
   return mix64(std::stoull(case_id(c).substr(1), nullptr, 16)) % options.gpus.size();  // mixed: --shard cuts by the hash itself

@@ -2,6 +2,7 @@
 // smla compare: two reports, or two kernels of one report, side by side.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -10,6 +11,7 @@
 #include "harness/progress.h"
 #include "harness/verbs.h"
 #include "reports/compare.h"
+#include "reports/report_folders.h"
 #include "reports/text.h"
 
 namespace smla {
@@ -19,17 +21,8 @@ namespace fs = std::filesystem;
 
 bool is_path(const std::string& word) { return word.find('/') != word.npos || word.ends_with(".csv") || fs::exists(word); }
 
-/// The report that kernel names are looked up in: `in`, or the only one under the default folder.
-std::string report_of_kernels(const std::string& in) {
-  if (!in.empty()) return in;
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(Options().out, error))
-    if (fs::exists(entry.path() / file_name<ThroughputRow>())) found.push_back(entry.path().string());
-  if (found.size() != 1)
-    throw UsageError(fmt::format("compare: two kernels of which report? {} holds {}: give --in DIR", Options().out,
-                                 found.empty() ? "none" : fmt::format("{}", fmt::join(found, " and "))));
-  return found[0];
+TimedSet read_report_of(const std::string& path) {
+  return fs::is_directory(path) ? read_timed(report_folders(path, file_name<ThroughputRow>())) : read_timed(path);
 }
 
 std::string verdict_counts(const std::vector<Comparison>& comparisons) {
@@ -50,23 +43,27 @@ int verb_compare(int argc, char** argv) {
   if (kernels != !is_path(flags.b)) throw UsageError(fmt::format("compare: {} and {}: want two reports, or two kernels", flags.a, flags.b));
   TimedSet a, b;
   if (kernels) {
-    const TimedSet both = read_timed(report_of_kernels(flags.in));
+    const TimedSet both = read_report_of(flags.in);
     a = only_kernel(both, flags.a);
     b = only_kernel(both, flags.b);
   } else {
-    a = read_timed(flags.a);
-    b = read_timed(flags.b);
+    a = read_report_of(flags.a);
+    b = read_report_of(flags.b);
   }
   for (const TimedSet* set : {&a, &b})
     for (const std::string& text : set->notes) tell(text);
-  const auto comparisons = compare(a, b, {.margin = flags.margin, .any_kernel = kernels});
-  if (comparisons.empty()) throw NothingMatched("compare: both reports are empty");
+  CompareOptions options{.any_kernel = kernels};
+  options.margin = flags.margin.value_or(options.margin);
+  const auto comparisons = compare(a, b, options);
+  if (std::none_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.ratio.has_value(); }))
+    throw NothingMatched(fmt::format("compare: {} and {} have no timed pair in common (case, {}timing, cache): {} and {} rows", flags.a, flags.b,
+                                     kernels ? "" : "kernel, ", a.report.rows.size(), b.report.rows.size()));
   const Table pairs = comparison_table(comparisons), means = geomean_table(geomeans(comparisons)), best = best_table(best_kernels(b));
   const std::string counts = verdict_counts(comparisons);
   if (flags.csv == "-") fmt::print("{}", pairs.csv());
   else {
-    fmt::print("a = {}\nb = {}\nratio = time of b over time of a, beyond a margin of {:g} %\n\n{}\n{}\n\n{}\n", flags.a, flags.b, 100 * flags.margin,
-               pairs.text(), counts, means.text());
+    fmt::print("a = {}\nb = {}\nratio = time of b over time of a, beyond a margin of {:g} %\n\n{}\n{}\n\n{}\n", flags.a, flags.b,
+               100 * options.margin, pairs.text(), counts, means.text());
     if (!kernels) fmt::print("best kernels of b\n{}", best.text());
     if (!flags.csv.empty()) write_text_file(flags.csv, pairs.csv());
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "harness/cards.h"
 #include "harness/cuda/gpu_probe.h"
 #include "harness/options.h"
 #include "harness/peaks.h"
@@ -35,6 +36,8 @@ void print_gpu(int ordinal) {
 int verb_device(int argc, char** argv) {
   Options options;
   if (!parse_flags("what is here: cores, GPUs, and the peaks measured now", kRunning, options, argc, argv)) return 0;
+  resolve_cards(options);
+  cards_must_be_here(options);
   for (int ordinal : options.gpus.empty() ? std::vector<int>{0} : options.gpus) print_gpu(ordinal);
   fmt::print("cpu_x86_64  {}\n", machine().cpu_model);
   print_peaks(measure_peaks("cpu", 0, options.threads));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // smla gate: a run against a reviewed baseline; the exit status is the answer.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <optional>
@@ -10,55 +11,58 @@
 #include "harness/progress.h"
 #include "harness/verbs.h"
 #include "reports/gate.h"
+#include "reports/report_folders.h"
 #include "reports/text.h"
 
 namespace smla {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// The run's reports: `out` itself, or its folder of the baseline's architecture.
-std::string run_folder(const std::string& out, const std::string& baseline) {
-  if (fs::exists(fs::path(out) / file_name<AccuracyRow>())) return out;
-  fs::path arch = fs::path(baseline).filename();
-  if (arch.empty()) arch = fs::path(baseline).parent_path().filename();  // written with a slash at the end
-  return (fs::path(out) / arch).string();
-}
-
-template <class Row>
-std::string file_in(const std::string& folder) {
-  return fmt::format("{}/{}", folder, file_name<Row>());
-}
+/// "sm_90" of reports/baselines/sm_90, with or without a slash at the end.
+std::string last_name(const std::filesystem::path& path) { return (path.has_filename() ? path : path.parent_path()).filename(); }
 
 }  // namespace
 
 int verb_gate(int argc, char** argv) {
   GateFlags flags;
   if (!parse_flags(flags, argc, argv)) return kAllGreen;
-  const std::string folder = run_folder(flags.out, flags.baseline);
-  const std::string beside = flags.baseline + "/known_issues.toml";
+  const std::string_view accuracy_csv = file_name<AccuracyRow>(), throughput_csv = file_name<ThroughputRow>();
+  std::vector<std::string> baseline_folders{flags.baseline};
+  Report<AccuracyRow> baseline;
+  if (!flags.update_baseline) {
+    baseline_folders = report_folders(flags.baseline, accuracy_csv);
+    baseline = read_reports<AccuracyRow>(baseline_folders);
+  }
+  const std::string arch = baseline.rows.empty() ? last_name(baseline_folders[0]) : baseline.rows[0].arch;
+  const std::vector<std::string> run_folders = report_folders(flags.out, accuracy_csv, arch);
+  const std::string beside = baseline_folders[0] + "/known_issues.toml";
   std::vector<KnownIssue> issues;
   if (!flags.known_issues.empty()) issues = read_known_issues(flags.known_issues);
-  else if (fs::exists(beside)) issues = read_known_issues(beside);
+  else if (std::filesystem::exists(beside)) issues = read_known_issues(beside);
 
   if (flags.update_baseline) {
-    update_baseline(folder, flags.baseline, issues);
-    fmt::print("{} now holds the rows of {}: review and commit it\n", flags.baseline, folder);
+    update_baseline(run_folders, flags.baseline, issues);
+    fmt::print("{} now holds the rows of {}: review and commit it\n", flags.baseline, fmt::join(run_folders, " and "));
     return kAllGreen;
   }
 
-  const auto baseline = read_report<AccuracyRow>(file_in<AccuracyRow>(flags.baseline)), run = read_report<AccuracyRow>(file_in<AccuracyRow>(folder));
+  const auto run = read_reports<AccuracyRow>(run_folders);
   if (run.rows.empty()) throw NothingMatched(fmt::format("gate: {} has no rows", run.origin));
   std::optional<TimedSet> baseline_times, run_times;
-  if (!flags.accuracy_only && fs::exists(file_in<ThroughputRow>(flags.baseline))) {
-    baseline_times = read_timed(flags.baseline);
-    run_times = read_timed(folder);
+  if (!flags.accuracy_only) {
+    if (std::filesystem::exists(fmt::format("{}/{}", baseline_folders[0], throughput_csv))) {
+      baseline_times = read_timed(baseline_folders);
+      run_times = read_timed(run_folders);
+    } else {
+      tell(fmt::format("gate: {} holds no {}: times are not compared", baseline_folders[0], throughput_csv));
+    }
   }
   for (const std::optional<TimedSet>* set : {&baseline_times, &run_times})
     if (*set)
       for (const std::string& text : (*set)->notes) tell(text);
-  const GateResult result = gate({&baseline, &run, baseline_times ? &*baseline_times : nullptr, run_times ? &*run_times : nullptr, issues},
-                                 {.max_loss = flags.max_loss, .noise_factor = flags.noise_factor});
+  GateOptions options;
+  options.max_loss = flags.max_loss.value_or(options.max_loss);
+  options.noise_factor = flags.noise_factor.value_or(options.noise_factor);
+  const GateResult result = gate({&baseline, &run, baseline_times ? &*baseline_times : nullptr, run_times ? &*run_times : nullptr, issues}, options);
   const std::string text = gate_markdown(result);
   fmt::print("{}", text);
   if (!flags.markdown.empty()) write_text_file(flags.markdown, text);

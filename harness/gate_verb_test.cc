@@ -94,6 +94,37 @@ TEST_CASE("gate: exit status, files, and an update") {
   CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kCorrectnessRed);  // the issue passes: remove it
 }
 
+TEST_CASE("gate and compare: the shares of several cards are one report, and are held against one baseline") {
+  const Folders folders;
+  const std::string base = folders.top + "/baselines/sm_90", out = folders.top + "/out";
+  AccuracyRow first = accuracy(), second = accuracy();
+  ThroughputRow first_time = timing("k", 100), second_time = timing("k", 200);
+  second.c = second_time.c = parse_line("decode b=2 s_q=1 h_q=8 s_kv=256 topk=64");
+  first.gpu_uuid = first_time.gpu_uuid = "GPU-a";
+  second.gpu_uuid = second_time.gpu_uuid = "GPU-b";
+  const auto shares = [&](const ThroughputRow& b) {
+    std::filesystem::remove_all(out);
+    for (const char* card : {"/gpu0/sm_90", "/gpu1/sm_90"}) std::filesystem::create_directories(out + card);
+    write(out + "/gpu0/sm_90", first, {first_time});
+    write(out + "/gpu1/sm_90", second, {b});
+  };
+  shares(second_time);
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out, "--update-baseline"}) == kAllGreen);
+  CHECK(read_report<AccuracyRow>(base + "/accuracy.csv").rows.size() == 2);
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kAllGreen);
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out + "/gpu0"}) == kCorrectnessRed);  // a share alone has lost what the other has
+  CHECK(smla_says({"compare", base, out}) == kAllGreen);
+  shares(timing("k", 200));  // the second case is not there
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kThroughputRed);
+  ThroughputRow slower = timing("k", 210), limited = second_time;
+  slower.c = second_time.c;
+  shares(slower);
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kThroughputRed);
+  limited.power_limit_w = 450;  // cards of another power limit are another device
+  shares(limited);
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kUsage);
+}
+
 TEST_CASE("gate: bad input is exit status 3, nothing to judge is 4") {
   const Folders folders;
   const std::string base = folders.top + "/baselines/sm_90", out = folders.top + "/out", run = out + "/sm_90";
@@ -196,6 +227,25 @@ TEST_CASE("gate and compare: what cannot be compared is one line, with the file 
   ReportWriter<SampleRow>(run).append(negative);
   refused("samples.csv:2: column time_us: a sample needs a time above 0");
   std::filesystem::remove(run + "/samples.csv");
+
+  // A baseline that nothing can fail is none.
+  write(run, accuracy(), {good});
+  for (const char* file : {"/accuracy.csv", "/throughput.csv"}) {
+    write(base, accuracy(), {good});
+    const std::string text = read_text_file(base + file);
+    write_text_file(base + file, text.substr(0, text.find('\n') + 1));
+    const Said empty = said({"gate", "--baseline", base, "--out", out}, folders.top + "/stderr");
+    CHECK(empty.status == kUsage);
+    CHECK_THAT(empty.line, ContainsSubstring(std::string(file) + ": no row of the baseline passed: nothing could be lost against it"));
+  }
+  write(base, accuracy(), {good});
+  // Nothing in common: no comparison.
+  other = good;
+  other.c = parse_line("decode b=2 s_q=1 h_q=8 s_kv=256 topk=64");
+  write(run, accuracy(), {other});
+  const Said apart = said({"compare", base, run}, folders.top + "/stderr");
+  CHECK(apart.status == kNothingMatched);
+  CHECK_THAT(apart.line, ContainsSubstring("have no timed pair in common (case, kernel, timing, cache): 1 and 1 rows"));
 
   // One sample is no error: there is a ratio, and no verdict.
   other = good;

@@ -242,9 +242,9 @@ bool parse_flags(ReplayFlags& flags, int argc, char** argv) {
 
 bool parse_flags(CompareFlags& flags, int argc, char** argv) {
   CLI::App app("two reports, or two kernels of one report, side by side: ratio of medians, interval, verdict", argv[0]);
-  app.add_option("a", flags.a, "a throughput.csv, the folder that holds one, or a kernel")->required();
+  app.add_option("a", flags.a, "a throughput.csv, the folder of one (DIR, DIR/<arch>, DIR/gpuN/<arch>), or a kernel")->required();
   app.add_option("b", flags.b, "what is compared with it")->required();
-  app.add_option("--in", flags.in, "the report that the two kernels are in (default: the only one under reports/out)")->type_name("DIR");
+  app.add_option("--in", flags.in, "the report that the two kernels are in: DIR, DIR/<arch> or, of several cards, DIR/gpuN/<arch>")->type_name("DIR");
   app.add_option("--margin", flags.margin, "a difference surely larger than this fraction is faster or slower")
       ->check(CLI::Range(0.0, 1.0) & kFinite);
   app.add_option("--csv", flags.csv, "write the table as CSV too; - is stdout, instead of the text")->type_name("FILE");
@@ -255,7 +255,7 @@ bool parse_flags(CompareFlags& flags, int argc, char** argv) {
 bool parse_flags(GateFlags& flags, int argc, char** argv) {
   CLI::App app("a run against a reviewed baseline: exit status 1 is correctness red, 2 throughput red", argv[0]);
   app.add_option("--baseline", flags.baseline, "reports/baselines/<arch>: the reviewed reports")->required()->type_name("DIR");
-  app.add_option("--out", flags.out, "the run: DIR, or DIR/<arch>")->type_name("DIR");
+  app.add_option("--out", flags.out, "the run: DIR, DIR/<arch> or, of several cards, DIR/gpuN/<arch>")->type_name("DIR");
   app.add_option("--max-loss", flags.max_loss, "slower by more than this fraction is red")->check(CLI::Range(0.0, 10.0) & kFinite);
   app.add_option("--noise-factor", flags.noise_factor, "... if it is also more than so many times the pair's A/A noise")
       ->check(CLI::NonNegativeNumber);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,9 +84,9 @@ bool parse_flags(ReplayFlags& flags, int argc, char** argv);
 
 /// smla compare A B.
 struct CompareFlags {
-  std::string a, b;      // throughput.csv, the folder that holds it, or a kernel
-  std::string in;        // the report that two kernels are looked up in
-  double margin = 0.01;  // as CompareOptions::margin
+  std::string a, b;                // throughput.csv, the folder that holds it, or a kernel
+  std::string in = Options().out;  // the report that two kernels are looked up in
+  std::optional<double> margin;    // else that of CompareOptions
   std::string csv, markdown;
 };
 bool parse_flags(CompareFlags& flags, int argc, char** argv);
@@ -93,7 +94,7 @@ bool parse_flags(CompareFlags& flags, int argc, char** argv);
 /// smla gate --baseline DIR.
 struct GateFlags {
   std::string baseline, out = Options().out, known_issues, markdown, junit;
-  double max_loss = 0.03, noise_factor = 3;
+  std::optional<double> max_loss, noise_factor;  // else those of GateOptions
   bool accuracy_only = false, update_baseline = false;
 };
 bool parse_flags(GateFlags& flags, int argc, char** argv);

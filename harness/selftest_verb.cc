@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "harness/cards.h"
 #include "harness/cuda/gpu_probe.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
@@ -57,6 +58,7 @@ int verb_selftest(int argc, char** argv) {
   options.case_timeout_s = 30;  // a kernel that never returns costs this once
   SelftestFlags flags;
   if (!parse_flags(flags, options, argc, argv)) return kAllGreen;
+  cards_must_be_here(options);
   std::string why_no_gpu;
   const int ordinal = options.gpus.empty() ? 0 : options.gpus.front();
   const int gpu = probe_gpu(ordinal, why_no_gpu) ? ordinal : -1;

@@ -17,7 +17,9 @@ namespace {
 
 constexpr int64_t kMinSamples = 5;
 constexpr double kPowerStateShift = 0.25;  // of power_capped_frac
-constexpr double kPowerZ = 0.8416;         // z of 80 % power
+// An empty launch differs from host to host and from driver to driver, by more than short kernels do.
+constexpr double kLaunchShift_us = 0.5, kLaunchShare = 0.01;  // both, of the median
+constexpr double kPowerZ = 0.8416;                            // z of 80 % power
 // Two runs of one kernel differ by more than their own samples tell (memory placed anew, clocks): a share of the time, and a jitter that short
 // kernels feel. Fitted to run_medians_rel_sd_pct of reports/data/timing_aa.csv: 0.35 % at 92 us, 0.9 % at 13 us.
 constexpr double kRunShare = 0.0033, kRunJitter_us = 0.11;
@@ -68,10 +70,13 @@ std::string device(const ThroughputRow& row) {
                      row.power_limit_w ? fmt::format("{:g} W", *row.power_limit_w) : "unknown", row.ecc ? (*row.ecc ? "on" : "off") : "unknown");
 }
 
-std::string power_state_note(const ThroughputRow& a, const ThroughputRow& b) {
+std::string conditions_note(const ThroughputRow& a, const ThroughputRow& b) {
   if (std::fabs(a.power_capped_frac.value_or(0) - b.power_capped_frac.value_or(0)) > kPowerStateShift)
     return fmt::format("another power state: {:.0f} % and {:.0f} % of the samples were power capped", 100 * a.power_capped_frac.value_or(0),
                        100 * b.power_capped_frac.value_or(0));
+  if (a.launch_floor_us && b.launch_floor_us &&
+      std::fabs(*a.launch_floor_us - *b.launch_floor_us) > std::max(kLaunchShift_us, kLaunchShare * *a.time_us_median))
+    return fmt::format("another launch: an empty one took {:.3g} and {:.3g} us", *a.launch_floor_us, *b.launch_floor_us);
   if (a.clocks_locked.value_or(false) != b.clocks_locked.value_or(false)) return "another power state: clocks locked in one of the two";
   return "";
 }
@@ -83,7 +88,7 @@ void measure(Comparison& c, const TimedSet& a, const TimedSet& b, const CompareO
                                  device(*c.b), b.report.origin));
   c.ratio = *c.b->time_us_median / *c.a->time_us_median;
   const Noise noise_a = noise_of(a, *c.a, options.resamples), noise_b = noise_of(b, *c.b, options.resamples);
-  c.note = power_state_note(*c.a, *c.b);
+  c.note = conditions_note(*c.a, *c.b);
   if (const int64_t least = std::min(noise_a.samples, noise_b.samples); least < kMinSamples)
     c.note = fmt::format("{} samples are too few for an interval", least);
   else if (noise_a.from.empty() || noise_b.from.empty()) c.note = "neither samples nor quartiles: no interval";
@@ -161,18 +166,28 @@ TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* sampl
   return set;
 }
 
-TimedSet read_timed(const std::string& path) {
-  namespace fs = std::filesystem;
-  const fs::path file = fs::is_directory(path) ? fs::path(path) / file_name<ThroughputRow>() : fs::path(path);
-  const fs::path beside = file.parent_path() / file_name<SampleRow>();
-  auto report = read_report<ThroughputRow>(file.string());
-  if (!fs::exists(beside)) return make_timed(std::move(report), nullptr);
+TimedSet read_timed(const std::string& file) {
+  const std::filesystem::path beside = std::filesystem::path(file).parent_path() / file_name<SampleRow>();
+  auto report = read_report<ThroughputRow>(file);
+  if (!std::filesystem::exists(beside)) return make_timed(std::move(report), nullptr);
   const auto samples = read_report<SampleRow>(beside.string());
   return make_timed(std::move(report), &samples);
 }
 
+TimedSet read_timed(const std::vector<std::string>& folders) {
+  TimedSet all;
+  for (const std::string& folder : folders) {
+    TimedSet one = read_timed(fmt::format("{}/{}", folder, file_name<ThroughputRow>()));
+    append(all.report, std::move(one.report));
+    all.samples.merge(one.samples);
+    all.notes.insert(all.notes.end(), one.notes.begin(), one.notes.end());
+  }
+  return all;
+}
+
 TimedSet only_kernel(const TimedSet& set, const std::string& kernel) {
-  TimedSet one{{set.report.origin, {}, set.report.torn}, set.samples, set.notes};
+  TimedSet one = set;
+  one.report.rows.clear();
   std::vector<std::string> known;
   for (const ThroughputRow& row : set.report.rows) {
     if (row.kernel == kernel) one.report.rows.push_back(row);
@@ -221,7 +236,7 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
     c.ratio_lo = *c.ratio * std::exp(-reach);
     c.ratio_hi = *c.ratio * std::exp(reach);
     c.detectable = (1 + options.margin) * std::exp((z + kPowerZ) * c.log_error) - 1;
-    if (!c.note.empty()) continue;  // another power state
+    if (!c.note.empty()) continue;  // other conditions
     const double above = 1 + options.margin, alike = 1 + std::max(options.margin, options.same);
     c.verdict = *c.ratio_lo > above                                ? Verdict::slower
                 : *c.ratio_hi < 1 / above                          ? Verdict::faster

@@ -19,10 +19,11 @@ struct TimedSet {
   std::map<std::string, Rounds> samples;  // by sample_key(); discarded samples left out
   std::vector<std::string> notes;         // a line each: what is missing on one side. A killed run leaves samples without a row
 };
-/// `path`: a throughput.csv, or the folder that holds it; samples.csv beside it is read if there is one. Throws UsageError for a file that is not
-/// there or not whole, for times that cannot be (a passed row without a positive median, or quartiles out of order), and for a row that says other
-/// quartiles than its own samples give.
-TimedSet read_timed(const std::string& path);
+/// A throughput.csv; samples.csv beside it is read if there is one. Throws UsageError for a file that is not there or not whole, for times that
+/// cannot be (a passed row without a positive median, or quartiles out of order), and for a row that says other quartiles than its own samples give.
+TimedSet read_timed(const std::string& file);
+/// The same of a report's folders (report_folders.h), as one set.
+TimedSet read_timed(const std::vector<std::string>& folders);
 /// Checks as above; `samples` may be null.
 TimedSet make_timed(Report<ThroughputRow> report, const Report<SampleRow>* samples);
 /// Only the rows of one kernel. Throws UsageError, naming the nearest, if the set has none.
@@ -51,11 +52,10 @@ struct Comparison {
 };
 
 /// Rows match on (case_id, kernel, timing, cache). Throws UsageError naming both rows where two that match come from another device, power limit or
-/// ECC. A pair measured in another power state, or with fewer than 5 samples, is ambiguous. Interval: log ratio +- t * log_error, t by Student's
-/// distribution at the pair's Holm level; log_error by a
-/// seeded bootstrap of the medians from samples.csv, else from the quartiles, and between two runs what runs differ by beyond that. slower / faster:
-/// the interval lies beyond the margin. same: it lies within. ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what
-/// only `b` has.
+/// ECC. A pair measured in another power state or with another launch time, or with fewer than 5 samples, is ambiguous. Interval: log ratio +- t *
+/// log_error, t by Student's distribution at the pair's Holm level; log_error by a seeded bootstrap of the medians from samples.csv, else from the
+/// quartiles, and between two runs what runs differ by beyond that. slower / faster: the interval lies beyond the margin. same: it lies within.
+/// ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what only `b` has.
 std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const CompareOptions& options = {});
 
 /// Geometric mean of the ratios of all matched pairs by kernel (first) and cache (second).

@@ -179,6 +179,7 @@ TEST_CASE("what cannot be compared is not") {
   Run a{.id = "a"}, b{.id = "b"};
   a.add(1, "k", times(1, 100, 0.01));
   b.add(1, "k", times(2, 110, 0.01));
+  a.rows.rows[0].launch_floor_us = 2.8;
   const TimedSet set_a = a.set();
   const auto with = [&](auto change) {
     Run other = b;
@@ -193,6 +194,10 @@ TEST_CASE("what cannot be compared is not") {
   const Comparison capped = with([](ThroughputRow& r) { r.power_capped_frac = 0.9; });
   CHECK(capped.verdict == Verdict::ambiguous);
   CHECK_THAT(capped.note, ContainsSubstring("0 % and 90 % of the samples were power capped"));
+  const Comparison elsewhere = with([](ThroughputRow& r) { r.launch_floor_us = 4.5; });
+  CHECK(elsewhere.verdict == Verdict::ambiguous);
+  CHECK_THAT(elsewhere.note, ContainsSubstring("another launch: an empty one took 2.8 and 4.5 us"));
+  CHECK(with([](ThroughputRow& r) { r.launch_floor_us = 3.7; }).verdict == Verdict::slower);  // of 100 us it is under 1 %
   CHECK(with([](ThroughputRow& r) { r.clocks_locked = true; }).verdict == Verdict::ambiguous);
   CHECK(with([](ThroughputRow& r) { r.power_capped_frac = 0.1; }).verdict == Verdict::slower);
 
@@ -275,15 +280,15 @@ TEST_CASE("a folder is read with the samples beside it") {
     ReportWriter<ThroughputRow> rows(folder);
     rows.append(a.rows.rows);
   }
-  CHECK(read_timed(folder).samples.empty());
+  CHECK(read_timed(std::vector{folder}).samples.empty());
   {
     ReportWriter<SampleRow> samples(folder);
     samples.append(a.samples.rows);
   }
-  CHECK(read_timed(folder).samples.size() == 1);
+  CHECK(read_timed(std::vector{folder}).samples.size() == 1);
   CHECK(read_timed(folder + "/throughput.csv").samples.begin()->second.size() == 5);
   std::filesystem::remove_all(folder);
-  CHECK_THROWS_AS(read_timed(folder), UsageError);
+  CHECK_THROWS_AS(read_timed(std::vector{folder}), UsageError);
 }
 
 TEST_CASE("an A/A sweep of few samples gives a false verdict no more often than it says") {

@@ -41,6 +41,12 @@ std::string one_arch(const Report<Row>& report) {
   return report.rows.empty() ? "" : report.rows[0].arch;
 }
 
+template <class Row>
+void must_hold_something(const Report<Row>& baseline) {
+  if (std::none_of(baseline.rows.begin(), baseline.rows.end(), [](const Row& row) { return row.status == Status::pass; }))
+    throw UsageError(fmt::format("{}: no row of the baseline passed: nothing could be lost against it", baseline.origin));
+}
+
 /// Collects findings; a red one that a known issue covers is no longer red.
 struct Ledger {
   std::span<const KnownIssue> issues;
@@ -128,7 +134,7 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
                                     ? fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's {:.5g} µs, interval {:.4g} to {:.4g} from {}", where,
                                                   *c.b->time_us_median, *c.ratio, *c.a->time_us_median, *c.ratio_lo, *c.ratio_hi, c.interval_from)
                                     : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
-    if (loses(c, options)) ledger.red(Rule::slower, row, figures, row.repro);
+    if (loses(c, options)) ++result.times_slower, ledger.red(Rule::slower, row, figures, row.repro);
     else if (c.note.empty() && c.ratio_hi && *c.ratio_hi <= 1 + options.max_loss) ++result.times_same_or_faster;
     else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
   }
@@ -244,6 +250,8 @@ bool loses(const Comparison& c, const GateOptions& options) {
 }
 
 GateResult gate(const GateInput& input, const GateOptions& options) {
+  if (input.baseline != nullptr) must_hold_something(*input.baseline);
+  if (input.baseline_times != nullptr) must_hold_something(input.baseline_times->report);
   GateResult result;
   Ledger ledger{input.issues, std::vector<bool>(input.issues.size()), {}};
   if (input.baseline != nullptr && input.run != nullptr) gate_accuracy(input, options, ledger, result);
@@ -251,6 +259,7 @@ GateResult gate(const GateInput& input, const GateOptions& options) {
     const auto comparisons = compare(*input.baseline_times, *input.run_times, {.margin = options.max_loss, .alpha = options.alpha});
     gate_times(comparisons, options, ledger, result);
     result.means = geomeans(comparisons);
+    result.timed = true;
   }
   judge_issues(input, ledger);
   std::stable_sort(ledger.findings.begin(), ledger.findings.end(),
@@ -271,9 +280,12 @@ int GateResult::exit_status() const {
 
 std::string gate_markdown(const GateResult& result) {
   static constexpr const char* kVerdicts[] = {"green", "red: correctness", "red: throughput"};
-  std::string text =
-      fmt::format("# Gate {}\n\n{} / {} pairs passed ({} not in the baseline), {} / {} times no slower than allowed.\n",
-                  kVerdicts[result.exit_status()], result.pairs_passed, result.pairs, result.pairs_fresh, result.times_same_or_faster, result.times);
+  std::string text = fmt::format("# Gate {}\n\n{} / {} pairs passed ({} not in the baseline).\n", kVerdicts[result.exit_status()],
+                                 result.pairs_passed, result.pairs, result.pairs_fresh);
+  text += result.timed
+              ? fmt::format("{} times compared with the baseline's: {} surely no slower than allowed, {} slower, {} undecided.\n", result.times,
+                            result.times_same_or_faster, result.times_slower, result.times - result.times_same_or_faster - result.times_slower)
+              : "Times were not compared.\n";
   if (result.detectable_max > 0)  // 0: no pair has an interval
     text += fmt::format("Slowdowns that would have been seen with 80 % power: {:.1f} % (median of the cases), {:.1f} % (worst case).\n",
                         100 * result.detectable_median, 100 * result.detectable_max);
@@ -311,6 +323,7 @@ std::vector<JunitCase> gate_junit(const GateResult& result) {
                       {"pairs_passed", fmt::format("{}", result.pairs_passed)},
                       {"times", fmt::format("{}", result.times)},
                       {"times_same_or_faster", fmt::format("{}", result.times_same_or_faster)},
+                      {"times_slower", fmt::format("{}", result.times_slower)},
                       {"detectable_max", fmt::format("{:.9g}", result.detectable_max)}};
   if (result.exit_status() != 0) {
     whole.ending = JunitCase::Ending::failure;
@@ -321,20 +334,27 @@ std::vector<JunitCase> gate_junit(const GateResult& result) {
   return cases;
 }
 
-void update_baseline(const std::string& run_folder, const std::string& baseline_folder, std::span<const KnownIssue> issues) {
-  const auto accuracy = read_report<AccuracyRow>(fmt::format("{}/{}", run_folder, file_name<AccuracyRow>()));
-  const std::vector<ThroughputRow> times = rows_if_there<ThroughputRow>(run_folder);
-  const std::vector<SampleRow> samples = rows_if_there<SampleRow>(run_folder);
+void update_baseline(const std::vector<std::string>& run_folders, const std::string& baseline_folder, std::span<const KnownIssue> issues) {
+  const auto accuracy = read_reports<AccuracyRow>(run_folders);
+  std::vector<ThroughputRow> times;
+  std::vector<SampleRow> samples;
+  for (const std::string& folder : run_folders) {
+    for (ThroughputRow& row : rows_if_there<ThroughputRow>(folder)) times.push_back(std::move(row));
+    for (SampleRow& row : rows_if_there<SampleRow>(folder)) samples.push_back(std::move(row));
+  }
+  const std::vector<AccuracyRow> before = rows_if_there<AccuracyRow>(baseline_folder);
+  if (const std::string arch = one_arch(accuracy); !before.empty() && before[0].arch != arch)
+    throw UsageError(fmt::format("{}: holds rows of {}, the run is of {}: the baseline was not changed", baseline_folder, before[0].arch, arch));
   const auto refuse_red = [&](Status status, const Common& row) {
     const auto covers = [&](const KnownIssue& issue) { return issue.matches(row); };
     if (is_red(status) && std::none_of(issues.begin(), issues.end(), covers))
-      throw UsageError(fmt::format("{}: {} of {} is {}: the baseline was not changed", run_folder, to_line(row.c), row.kernel, name_of(status)));
+      throw UsageError(fmt::format("{}: {} of {} is {}: the baseline was not changed", accuracy.origin, to_line(row.c), row.kernel, name_of(status)));
   };
   for (const Outcome& outcome : outcomes(accuracy.rows)) refuse_red(outcome.status(), outcome.worst());
   for (const ThroughputRow* row : latest(times)) refuse_red(row->status, *row);
 
   std::vector<std::pair<std::string_view, std::string>> files;
-  files.emplace_back(file_name<AccuracyRow>(), file_text(merged<AccuracyRow>(rows_if_there<AccuracyRow>(baseline_folder), accuracy.rows, pair_key)));
+  files.emplace_back(file_name<AccuracyRow>(), file_text(merged<AccuracyRow>(before, accuracy.rows, pair_key)));
   if (!times.empty()) {
     files.emplace_back(file_name<ThroughputRow>(), file_text(merged<ThroughputRow>(rows_if_there<ThroughputRow>(baseline_folder), times, pair_key)));
     const auto pair = [](const SampleRow& row) { return row.case_id + ' ' + row.kernel; };

@@ -56,15 +56,16 @@ bool loses(const Comparison& comparison, const GateOptions& options);
 
 struct GateResult {
   std::vector<Finding> findings;
-  std::vector<GeomeanRow> means;                         // time over the baseline's
-  int64_t pairs = 0, pairs_passed = 0, pairs_fresh = 0;  // fresh: not in the baseline
-  int64_t times = 0, times_same_or_faster = 0;
+  std::vector<GeomeanRow> means;                                  // time over the baseline's
+  int64_t pairs = 0, pairs_passed = 0, pairs_fresh = 0;           // fresh: not in the baseline
+  bool timed = false;                                             // whether times were gated
+  int64_t times = 0, times_same_or_faster = 0, times_slower = 0;  // compared; surely within max_loss; beyond it. The rest is undecided
   double detectable_median = 0, detectable_max = 0;  // least slowdown, as a fraction, that could have been seen (80 % power), over the compared times
   int exit_status() const;                           // 1 if a correctness rule is red, else 2 if a throughput rule is, else 0
 };
 
 /// Any pointer to a timed set may be null: then times are not gated. Throws UsageError where the two sides are of another arch, device, power limit
-/// or ECC.
+/// or ECC, and where the baseline holds no passed pair, or no time: a gate that nothing can fail is none.
 struct GateInput {
   const Report<AccuracyRow>* baseline = nullptr;
   const Report<AccuracyRow>* run = nullptr;
@@ -83,6 +84,7 @@ std::vector<JunitCase> gate_junit(const GateResult& result);
 
 /// Rows of the run take the place of those of the same pair in the baseline's accuracy.csv, throughput.csv and samples.csv; rows of pairs that it
 /// does not have stay. Throws UsageError, and changes nothing, if a row of the run is red and no known issue.
-void update_baseline(const std::string& run_folder, const std::string& baseline_folder, std::span<const KnownIssue> issues);
+/// Rows of another arch are refused, too. The run may stand in several folders (report_folders.h).
+void update_baseline(const std::vector<std::string>& run_folders, const std::string& baseline_folder, std::span<const KnownIssue> issues);
 
 }  // namespace smla

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,14 +14,15 @@
 
 namespace smla {
 
-/// Rows of a file. Row i stands on line i + 2.
+/// Rows of a file: row i stands on line i + 2. Or of several.
 template <class Row>
 struct Report {
   std::string origin;
   std::vector<Row> rows;
   bool torn = false;  // the last line was cut short by a killed run, and left out
-  /// "FILE:LINE: " for errors about row i.
-  std::string at(size_t i) const { return fmt::format("{}:{}: ", origin, i + 2); }
+  bool of_several = false;
+  /// "FILE:LINE: " for errors about row i; of several files their names.
+  std::string at(size_t i) const { return of_several ? origin + ": " : fmt::format("{}:{}: ", origin, i + 2); }
 };
 
 template <class Row>
@@ -73,6 +75,21 @@ Report<Row> parse_report(std::string text, const std::string& origin) {
 template <class Row>
 Report<Row> read_report(const std::string& path) {
   return to_report<Row>(read_csv(path));
+}
+
+template <class Row>
+void append(Report<Row>& all, Report<Row> more) {
+  all.of_several = !all.origin.empty();
+  all.origin += (all.of_several ? " with " : "") + more.origin;
+  all.torn |= more.torn;
+  all.rows.insert(all.rows.end(), std::make_move_iterator(more.rows.begin()), std::make_move_iterator(more.rows.end()));
+}
+/// Of the folders of one report.
+template <class Row>
+Report<Row> read_reports(const std::vector<std::string>& folders) {
+  Report<Row> all;
+  for (const std::string& folder : folders) append(all, read_report<Row>(fmt::format("{}/{}", folder, file_name<Row>())));
+  return all;
 }
 
 /// The rows of one run in OUT/<arch>; none where the file is not there.

@@ -193,6 +193,39 @@ change out/$arch/samples.csv 'rows[0]["kernel"] = "cpu_other"'
 may_write=yes expect 'samples without a row' 0 'samples.csv: 1 measurements without a row in .*throughput.csv' "$smla gate --baseline out/$arch --out out/$arch"
 cp samples.csv out/$arch/samples.csv
 
+# A baseline that a run cannot be held against, or a run that has not what it needs.
+gate="$smla gate --baseline base --out out"
+base() {  # PYTHON over the rows of the baseline's throughput.csv
+  rm -rf base
+  cp -r out/$arch base
+  rm base/samples.csv
+  change base/throughput.csv "$1"
+}
+base 'for row in rows: row["device_name"] = "Another"'
+expect 'a baseline of another device' 3 "not comparable: decode .* was measured on Another .* in base/throughput.csv and on .* in out/$arch/throughput.csv" "$gate"
+base 'for row in rows: row["power_limit_w"] = "450"'
+expect '... of another power limit' 3 'not comparable: .*power limit 450 W' "$gate"
+base 'for row in rows: row["schema_version"] = "7"'
+expect '... of another schema' 3 'base/throughput.csv:2: column schema_version: 7 under the header of version' "$gate"
+base 'for row in rows: row["time_us_median"] = "nan"'
+expect '... with a time that is NaN' 3 'base/throughput.csv:2: column time_us_median: "nan" is not a finite' "$gate"
+base 'for row in rows: row["time_us_median"] = "-5"'
+expect '... with a negative time' 3 'base/throughput.csv:2: column time_us_median: "-5"' "$gate"
+base 'rows.clear()'
+expect '... that is nothing but a header' 3 'base/throughput.csv: no row of the baseline passed' "$gate"
+: >base/throughput.csv
+expect '... that is an empty file' 3 'base/throughput.csv: is empty: no header' "$gate"
+base 'for row in rows: row["samples"] = "1"'
+expect '... with one sample' 0 '1 samples are too few for an interval' "$gate"
+base 'rows.append(dict(rows[0], kernel="cpu_gone"))'
+expect 'a time that the run lacks' 2 'time_lost.*cpu_gone' "$gate"
+base 'for row in rows: row["kernel"] = "cpu_gone"'
+expect 'reports that have nothing in common' 4 'base and out have no timed pair in common' "$smla compare base out"
+base ''
+many_lines=yes expect 'where nothing can be written' 3 'cannot write /proc/nowhere/gate.md' "$gate --markdown /proc/nowhere/gate.md"
+expect 'a report that is not there' 3 'base/deeper: no accuracy.csv is there' "$smla gate --baseline base/deeper --out out"
+expect 'a GPU that is not here' 5 '--gpu 99: ' "$smla check $small --gpu 99 --out out"
+
 # A spreadsheet saved the report.
 csv=out/$arch/accuracy.csv
 cp $csv clean.csv

@@ -21,7 +21,8 @@ try:
     import matplotlib
     import pandas as pd
 except ImportError as error:
-    sys.exit(f"plot_reports: {error}: install python3-matplotlib and python3-pandas")
+    print(f"plot_reports: {error}: install python3-matplotlib and python3-pandas", file=sys.stderr)
+    sys.exit(3)
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the backend is chosen)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
@@ -40,6 +41,12 @@ STYLE = {
 SPARE = ["#56b4e9", "#f0e442", "#882255", "#44aa99", "#332288"]
 
 
+def refuse(why):
+    """A mistake or something lacking: exit status 3, as everywhere in scripts/."""
+    print(f"plot_reports: {why}", file=sys.stderr)
+    sys.exit(3)
+
+
 def style_of(kernel):
     if kernel not in STYLE:
         STYLE[kernel] = (SPARE[len(STYLE) % len(SPARE)], "v")
@@ -54,7 +61,7 @@ def read(folders, name):
             try:
                 frames.append(pd.read_csv(path, low_memory=False))
             except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-                sys.exit(f"plot_reports: {path}: {error}")
+                refuse(f"{path}: {error}")
     return pd.concat(frames, ignore_index=True) if frames else None
 
 
@@ -194,17 +201,17 @@ def main():
     save.dpi = arguments.dpi
     for folder in arguments.reports:
         if not (folder / "throughput.csv").exists() and not (folder / "accuracy.csv").exists():
-            sys.exit(f"plot_reports: {folder} holds neither throughput.csv nor accuracy.csv")
+            refuse(f"{folder} holds neither throughput.csv nor accuracy.csv")
     out = arguments.out or arguments.reports[0] / "charts"
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        sys.exit(f"plot_reports: {error}")
+        refuse(error)
 
     times, checks = read(arguments.reports, "throughput.csv"), read(arguments.reports, "accuracy.csv")
     devices = {name for rows in (times, checks) if rows is not None for name in rows.device_name.dropna().unique()}
     if len(devices) > 1:
-        sys.exit(f"plot_reports: rows of {' and '.join(sorted(devices))}: one device at a time")
+        refuse(f"rows of {' and '.join(sorted(devices))}: one device at a time")
     names, facts = [], []
     if times is not None:
         times = last_rows(times[times.status == "pass"], ["case_id", "kernel", "timing", "cache"])
@@ -221,7 +228,7 @@ def main():
         facts += [("accuracy", f"{(checks.status == 'pass').sum()} of {len(checks)} rows passed")]
         names += budget(checks, out)
     if not names:
-        sys.exit("plot_reports: nothing to draw: no timed row, no judged row")
+        refuse("nothing to draw: no timed row, no judged row")
     page(out, f"Sparse MLA kernels on {sorted(devices)[0]}", facts, names)
     print("\n".join(str(out / name) for name in names + ["charts.html"]))
 

@@ -37,10 +37,10 @@ def main():
         (folder / "empty").mkdir()
         (folder / "torn").mkdir()
         (folder / "torn/throughput.csv").write_text("")
-        for words, why in [([folder / "empty"], "holds neither"), ([folder / "torn"], "throughput.csv"),
+        for words, why in [([folder / "empty"], "holds neither"), ([folder / "nowhere"], "holds neither"), ([folder / "torn"], "throughput.csv"),
                            ([top / "reports/baselines/sm_90", "--out", "/proc/nowhere"], "/proc/nowhere")]:
             done = plot(*words)
-            if done.returncode == 0 or why not in done.stderr or done.stderr.count("\n") != 1:
+            if done.returncode != 3 or why not in done.stderr or done.stderr.count("\n") != 1:
                 wrong.append(f"{words}: exit status {done.returncode}, {done.stderr!r}, wanted {why!r} in one line")
     print("\n".join(wrong) or "charts: nothing wrong")
     return 1 if wrong else 0
