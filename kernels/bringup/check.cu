@@ -104,7 +104,8 @@ Deviation compare(const smla_problem& p, const std::vector<uint8_t>& out, const 
       memcpy(&bits, row + 2 * c, 2);
       const double got = to_float(bits, p.q_dtype == SMLA_FP16), want = ref_out[unit * 512 + c];
       if (!std::isfinite(got)) d.nonfinite = true;
-      row_error += (got - want) * (got - want);
+      const double miss = std::max(0., std::fabs(got - want) - (p.q_dtype == SMLA_FP16 ? 0x1p-25 : 0));  // half a step of fp16's smallest
+      row_error += miss * miss;
       row_norm += want * want;
     }
     error += row_error;

@@ -22,7 +22,7 @@ inline constexpr int kWarpgroup = 128;
 /// log2 units by which the maximum may grow before accumulators are rescaled: P is at most 2^8. Exact for any value.
 inline constexpr float kLazy = 8.f;
 /// The producer rests after every kPaceRows rows: a burst of cp.async fills the memory-instruction queue in front of the softmax.
-inline constexpr int kPaceRows = 4, kPaceNs = 100;
+inline constexpr int kPaceRows = 4, kPaceNs = 20;
 
 struct WgmmaShared {
   uint8_t q[kTileBytes];

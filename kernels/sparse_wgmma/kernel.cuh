@@ -149,9 +149,9 @@ struct Producer {
     for (int r = 0; r < 16; ++r) {
       const uint32_t at = to + r * 128 + (((lane & 7) ^ (r & 7)) << 4), bytes = r < rows ? 16 : 0;
       const uint8_t* row = from + (r < rows ? r * stride : 0) + lane * 16;
-      copy16(at, row, bytes);
-      copy16(at + 4 * kBlockBytes, row + 512, bytes);
-      if (lane < 8) copy16(at + 8 * kBlockBytes, row + (p.job.rope ? 1024 : 0), p.job.rope ? bytes : 0);
+      copy16_once(at, row, bytes);
+      copy16_once(at + 4 * kBlockBytes, row + 512, bytes);
+      if (lane < 8) copy16_once(at + 8 * kBlockBytes, row + (p.job.rope ? 1024 : 0), p.job.rope ? bytes : 0);
       if (r % kPaceRows == kPaceRows - 1 && pace) __nanosleep(kPaceNs);
     }
   }
@@ -164,27 +164,29 @@ struct Producer {
     if (warp == 0 && lane == 0) mbar_arrive(base + At::q_full);  // releases `tiles`
   }
 
+  __device__ __forceinline__ void wait_empty(uint32_t which) const { mbar_wait(base + which + 8 * (count & 1), ((count >> 1) & 1) ^ 1); }
   /// One tile into the ring: `left` and `right` start the copies and make every thread arrive at the barrier they are given.
   template <class Left, class Right>
   __device__ __forceinline__ void fill(uint32_t bits, Left&& left, Right&& right) {
-    const uint32_t b = count & 1, parity = ((count >> 1) & 1) ^ 1, buffer = base + At::k + b * kTileBytes;
-    mbar_wait(base + At::empty_left + 8 * b, parity);
+    const uint32_t b = count & 1, buffer = base + At::k + b * kTileBytes;
+    wait_empty(At::empty_left);
     if (lane == 0) shared.valid[b][warp] = static_cast<uint16_t>(bits);
     left(buffer, base + At::full_left + 8 * b);
     if (lane == 0) mbar_arrive(base + At::full_left + 8 * b);  // releases `valid`
-    mbar_wait(base + At::empty_right + 8 * b, parity);
+    wait_empty(At::empty_right);
     right(buffer, base + At::full_right + 8 * b);  // RoPE last, when both warpgroups are through: its block held P
     ++count;
   }
 
   __device__ __forceinline__ void copy_tiles() {
-    int entry = load(first);
+    int entry = load(first), next = load(first + 1);
     if (items == 0) load_query();  // while the first entries are on their way
     for (int tile = first; tile < last; ++tile) {
       const bool key = is_key(entry);
       const uint32_t bits = __ballot_sync(~0u, key) & 0xffff;
       const Rows rows(p.job.keys.kv, key ? row_offset(entry, tile) : 0, p.unit_bytes, lane);
-      entry = load(tile + 1);
+      entry = next;
+      next = load(tile + 2);         // two tiles ahead: a warp stops at the first use of what is not there yet, be it a move to another register
       const bool pace = count >= 2;  // nothing competes with a CTA's first two tiles
       fill(
           bits,
@@ -228,7 +230,7 @@ struct Producer {
       fill((1u << mine) - 1,
            [&](uint32_t buffer, uint32_t bar) {
              if (present == kTileTokens) return boxes(buffer, bar, 0, 4);
-             mbar_wait(base + At::empty_right + 8 * (count & 1), ((count >> 1) & 1) ^ 1);
+             wait_empty(At::empty_right);
              const uint8_t* from = present ? keys.kv + page * keys.page_stride_bytes + (row + warp * 16) * keys.row_bytes : keys.kv;
              copy_strided(buffer, mine ? from : keys.kv, keys.row_bytes, mine, false);
              copy16_wait_all();
@@ -286,7 +288,7 @@ struct Producer {
     Fp8Rows rows = find_rows(entry, first, false);
     entry = load(first + 1);
     for (int tile = first; tile < last; ++tile, ++count) {
-      const uint32_t b = count & 1, parity = ((count >> 1) & 1) ^ 1, buffer = base + At::k + b * kTileBytes;
+      const uint32_t b = count & 1, buffer = base + At::k + b * kTileBytes;
       const int l = opaque(lane), later = load(tile + 2);
       uint4 codes[2][4];  // [row][64 columns each]
       uint2 scales[2];
@@ -297,10 +299,10 @@ struct Producer {
         scales[k] = load_global64(row_at(rows, k) + Fp8Row656::kScaleOff + kHalf * 8, rows.wanted(k));
       }
       if constexpr (kHalf == 0) {
-        mbar_wait(base + At::empty_left + 8 * b, parity);
+        wait_empty(At::empty_left);
         if (lane == 0) shared.valid[b][warp] = static_cast<uint16_t>(rows.bits);
       }
-      mbar_wait(base + At::empty_right + 8 * b, parity);
+      wait_empty(At::empty_right);
       if constexpr (kHalf == 0) {
         copy_rope(rows, buffer);  // both warpgroups are through: its block held P
         copy16_arrive(base + At::full_right + 8 * b);
@@ -339,12 +341,8 @@ struct Consumer {
   float out[128], s[32];
   uint32_t weights[16];          // P of an own tile, A fragments
   float max0, max1, sum0, sum1;  // maximum, log2 units, at which out and sum stand; sums over own tiles, this thread's columns
-  float shrink0, shrink1;        // what softmax() owes to out
-  bool owed;
-  uint64_t valid;  // bits of the tile whose scores s holds
+  uint64_t valid;                // bits of the tile whose scores s holds
 
-  /// Not kept from tile to tile where registers are shortest.
-  __device__ __forceinline__ static int brief(int x) { return C::kProducers == 2 ? opaque(x) : x; }
   __device__ __forceinline__ uint32_t parity_of(int i) const { return (before + i) & 1; }
   __device__ __forceinline__ uint32_t buffer(int i) const { return base + At::k + parity_of(i) * kTileBytes; }
   __device__ __forceinline__ void wait_full(uint32_t which, int i) const { mbar_wait(base + which + 8 * parity_of(i), ((before + i) >> 1) & 1); }
@@ -394,11 +392,7 @@ struct Consumer {
     named_sync(kMaximum + parity_of(i));  // comes ahead of P: out is rescaled while the owner is still in its exponentials
     const uint32_t at = base + At::maximum + parity_of(i) * (kBlockHeads * 4) + row * 4;
     const float now0 = load_shared(at), now1 = load_shared(at + 32);
-    if (__any_sync(~0u, now0 != max0 || now1 != max1)) {
-      const float a0 = exp2_approx(max0 - now0), a1 = exp2_approx(max1 - now1);
-      scale_out(a0, a1);
-      sum0 *= a0, sum1 *= a1, max0 = now0, max1 = now1;
-    }
+    if (__any_sync(~0u, now0 != max0 || now1 != max1)) take_maximum(now0, now1);
     const uint64_t a = descriptor(buffer(i) + 8 * kBlockBytes, kMajorK), b = descriptor(buffer(i) + W * 4 * kBlockBytes, kMajorMn);
     named_sync(kEarlyP + parity_of(i));
     wgmma_fence();
@@ -411,77 +405,108 @@ struct Consumer {
     wgmma_commit();
   }
 
-  /// Masks s, moves the maximum if it grew by more than kLazy, publishes it.
-  __device__ __forceinline__ void settle_maximum(int i) {
-    if (valid != ~uint64_t{0}) {
-      const uint64_t mine = valid >> (2 * (lane & 3));
-      const float none = -__int_as_float(0x7f800000);
+  /// Scores of entries that are no keys become -inf.
+  __device__ __forceinline__ void mask() {
+    const uint64_t mine = valid >> (2 * (lane & 3));
+    const float none = -__int_as_float(0x7f800000);
 #pragma unroll
-      for (int c = 0; c < 8; ++c) {
-        if (!(mine >> (8 * c) & 1)) s[4 * c] = none, s[4 * c + 2] = none;
-        if (!(mine >> (8 * c) & 2)) s[4 * c + 1] = none, s[4 * c + 3] = none;
-      }
+    for (int c = 0; c < 8; ++c) {
+      if (!(mine >> (8 * c) & 1)) s[4 * c] = none, s[4 * c + 2] = none;
+      if (!(mine >> (8 * c) & 2)) s[4 * c + 1] = none, s[4 * c + 3] = none;
     }
-    float x0 = fmaxf(s[0], s[1]), x1 = fmaxf(s[2], s[3]);
-#pragma unroll
-    for (int c = 1; c < 8; ++c) x0 = fmaxf(x0, fmaxf(s[4 * c], s[4 * c + 1])), x1 = fmaxf(x1, fmaxf(s[4 * c + 2], s[4 * c + 3]));
+  }
+  __device__ __forceinline__ float above0(float score) const { return fmaf(score, p.job.scale_log2, -max0); }
+  __device__ __forceinline__ float above1(float score) const { return fmaf(score, p.job.scale_log2, -max1); }
+  /// The maximum moves to the largest score of the row where that exceeds it by more than kLazy; x0, x1: the largest of this thread.
+  template <bool kFirst>
+  __device__ __forceinline__ void raise_maximum(float x0, float x1) {
     x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, 1)), x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, 1));
     x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, 2)), x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, 2));
-    x0 *= p.job.scale_log2, x1 *= p.job.scale_log2;
-    const bool up0 = x0 > max0 + kLazy, up1 = x1 > max1 + kLazy;
-    owed = __any_sync(~0u, up0 || up1);
-    shrink0 = up0 ? exp2_approx(max0 - x0) : 1.f, shrink1 = up1 ? exp2_approx(max1 - x1) : 1.f;
-    max0 = up0 ? x0 : max0, max1 = up1 ? x1 : max1;
+    const float now0 = above0(x0) > kLazy ? x0 * p.job.scale_log2 : max0, now1 = above1(x1) > kLazy ? x1 * p.job.scale_log2 : max1;
+    if constexpr (kFirst) max0 = now0, max1 = now1;  // out and sums are zeros
+    else take_maximum(now0, now1);
+  }
+  __device__ __forceinline__ void take_maximum(float now0, float now1) {
+    const float a0 = exp2_approx(max0 - now0), a1 = exp2_approx(max1 - now1);
+    scale_out(a0, a1);
+    sum0 *= a0, sum1 *= a1, max0 = now0, max1 = now1;
+  }
+  __device__ __forceinline__ void publish_maximum(int i) const {
     if ((lane & 3) == 0) {
       const uint32_t at = base + At::maximum + parity_of(i) * (kBlockHeads * 4) + row * 4;
       store_shared(at, max0);
       store_shared(at + 32, max1);
     }
     named_arrive(kMaximum + parity_of(i));
-    sum0 *= shrink0, sum1 *= shrink1;
   }
 
-  /// P of tokens [32 kHalf, 32 kHalf + 32): to registers, and to shared memory for the other warpgroup, published at once.
-  template <int kHalf>
-  __device__ __forceinline__ void exponentials(int i) {
-    float add0 = 0.f, add1 = 0.f;
+  /// P of tokens [16 k, 16 k + 16), A fragments.
+  template <int k>
+  __device__ __forceinline__ void exponentials(float& add0, float& add1) {
 #pragma unroll
-    for (int c = 4 * kHalf; c < 4 * kHalf + 4; ++c) {
-      const float e0 = exp2_approx(fmaf(s[4 * c], p.job.scale_log2, -max0)), e1 = exp2_approx(fmaf(s[4 * c + 1], p.job.scale_log2, -max0));
-      const float e2 = exp2_approx(fmaf(s[4 * c + 2], p.job.scale_log2, -max1)), e3 = exp2_approx(fmaf(s[4 * c + 3], p.job.scale_log2, -max1));
-      add0 += e0 + e1, add1 += e2 + e3;
+    for (int c = 2 * k; c < 2 * k + 2; ++c) {
+      const float e0 = exp2_approx(above0(s[4 * c])), e1 = exp2_approx(above0(s[4 * c + 1]));
+      const float e2 = exp2_approx(above1(s[4 * c + 2])), e3 = exp2_approx(above1(s[4 * c + 3]));
+      if (c == 0) add0 = e0 + e1, add1 = e2 + e3;
+      else add0 += e0 + e1, add1 += e2 + e3;
       weights[2 * c] = pack16(C::kFp16, e0, e1);
       weights[2 * c + 1] = pack16(C::kFp16, e2, e3);
     }
-    const int l = brief(lane);
-    const uint32_t at_row = warp * 16 + (l & 15), at = buffer(i) + 8 * kBlockBytes + at_row * 128;
-#pragma unroll
-    for (int k = 2 * kHalf; k < 2 * kHalf + 2; ++k)
-      store_matrix(at + (((2 * k + (l >> 4)) ^ (at_row & 7)) << 4), weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3]);
-    fence_proxy_async();
-    named_arrive((kHalf == 0 ? kEarlyP : kLateP) + parity_of(i));  // named: an mbarrier would queue behind wgmma's reads of shared memory
-    sum0 += add0, sum1 += add1;
   }
-
-  template <int kFrom, int kTo>
+  /// Where this lane stores its part of the weights of tokens 0 to 15; those of tokens 16 k stand at that ^ 32 k.
+  __device__ __forceinline__ uint32_t weights_at(int i) const {
+    const uint32_t l = opaque(lane), at_row = warp * 16 + (l & 15);
+    return buffer(i) + 8 * kBlockBytes + at_row * 128 + (((l >> 4) ^ (l & 7)) << 4);
+  }
+  template <int k>
+  __device__ __forceinline__ void store_weights(uint32_t at) const {
+    store_matrix(at ^ (32 * k), weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3]);
+  }
+  __device__ __forceinline__ void publish_weights(NamedBarrier which, int i) const {
+    fence_proxy_async();
+    named_arrive(which + parity_of(i));  // named: an mbarrier would queue behind wgmma's reads of shared memory
+  }
+  template <int k>
   __device__ __forceinline__ void own_values(int i) {
     const uint64_t b = descriptor(buffer(i) + W * 4 * kBlockBytes, kMajorMn);
-#pragma unroll
-    for (int k = kFrom; k < kTo; ++k)
-      wgmma_values<C::kFp16, C::kValueColumns>(out, weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3], b + k * 128);
+    wgmma_values<C::kFp16, C::kValueColumns>(out, weights[4 * k], weights[4 * k + 1], weights[4 * k + 2], weights[4 * k + 3], b + k * 128);
   }
-  /// Softmax of an own tile whose scores are complete, and its P V; the second half's exponentials run under the first half's P V.
+  /// Softmax of an own tile whose scores are complete, and its P V. The first product starts as soon as its 16 tokens have weights, the others'
+  /// exponentials run under it; the other warpgroup, whose P V follows, has time.
+  template <bool kFirst>
   __device__ __forceinline__ void finish_own(int i, int tiles) {
+    if (valid != ~uint64_t{0}) mask();
+    float x0 = fmaxf(s[0], s[1]), x1 = fmaxf(s[2], s[3]), add0, add1;
+#pragma unroll
+    for (int c = 1; c < 8; ++c) x0 = fmaxf(x0, fmaxf(s[4 * c], s[4 * c + 1])), x1 = fmaxf(x1, fmaxf(s[4 * c + 2], s[4 * c + 3]));
+    if constexpr (kFirst) raise_maximum<true>(x0, x1);
+    exponentials<0>(add0, add1);
+    if (!kFirst && __any_sync(~0u, above0(x0) > kLazy || above1(x1) > kLazy)) {
+      raise_maximum<false>(x0, x1);
+      exponentials<0>(add0, add1);
+    }
+    wgmma_fence();
+    own_values<0>(i);
+    publish_maximum(i);
     if (i + 2 >= tiles) release_query();
-    settle_maximum(i);
-    exponentials<0>(i);
-    if (owed) scale_out(shrink0, shrink1);
+    const uint32_t at = weights_at(i);
+    store_weights<0>(at);
+    exponentials<1>(add0, add1);
+    store_weights<1>(at);
     wgmma_fence();
-    own_values<0, 2>(i);
-    exponentials<1>(i);
+    own_values<1>(i);
+    publish_weights(kEarlyP, i);
+    exponentials<2>(add0, add1);
+    store_weights<2>(at);
+    exponentials<3>(add0, add1);
+    store_weights<3>(at);
     wgmma_fence();
-    own_values<2, 4>(i);
+    own_values<2>(i);
+    publish_weights(kLateP, i);
+    wgmma_fence();
+    own_values<3>(i);
     wgmma_commit();
+    sum0 += add0, sum1 += add1;
     wgmma_wait<0>();
     pin(out);
     release(i);
@@ -502,7 +527,7 @@ struct Consumer {
           start_scores(i);
           wgmma_wait<0>();
           pin(s);
-          finish_own(i, tiles);
+          finish_own<true>(i, tiles);
         } else {
           start_other(i - 1);
           const bool ready = __all_sync(~0u, is_full(At::full_left, i) && is_full(At::full_right, i));
@@ -516,7 +541,7 @@ struct Consumer {
           wgmma_wait<0>();
           pin(s);
           pin(out);
-          finish_own(i, tiles);
+          finish_own<false>(i, tiles);
         }
       }
       if (((tiles - 1) & 1) != W) {  // the last tile is the other's
@@ -533,7 +558,7 @@ struct Consumer {
 
   /// Both warpgroups stand at the maximum of the last tile; their sums meet.
   __device__ __forceinline__ void add_sums() {
-    const int row = brief(this->row);
+    const int row = opaque(this->row);
     sum0 += __shfl_xor_sync(~0u, sum0, 1), sum1 += __shfl_xor_sync(~0u, sum1, 1);
     sum0 += __shfl_xor_sync(~0u, sum0, 2), sum1 += __shfl_xor_sync(~0u, sum1, 2);
     float(&sums)[2][kBlockHeads] = shared.row_sum[items & 1];  // by parity: the other may still read those of the item before
@@ -549,10 +574,10 @@ struct Consumer {
     return reciprocal(sum);
   }
   __device__ __forceinline__ void store(const Work& work) {
-    const int lane = brief(this->lane), row = brief(this->row), head0 = brief(this->head0), warp = brief(this->warp);
+    const int lane = opaque(this->lane), row = opaque(this->row), head0 = opaque(this->head0), warp = opaque(this->warp);
     const bool leader = (lane & 3) == 0;
     if (work.splits > 1) {
-      const int pairs = brief(p.partials.pairs), splits = brief(p.num_splits);
+      const int pairs = opaque(p.partials.pairs), splits = opaque(p.num_splits);
       const int64_t t = work.t - p.whole;
       if (W == 0 && leader) {
         float2* state = p.partials.state + (t * 2 * pairs + head0 + row) * splits + work.split;
@@ -576,7 +601,7 @@ struct Consumer {
 #pragma unroll
         for (int i = 0; i < 4; ++i) v[i] = pack16(C::kFp16, out[4 * (j + i) + 2 * half], out[4 * (j + i) + 2 * half + 1]);
         transpose_quad(v);
-        if (h < p.job.h_q) *reinterpret_cast<uint4*>(to + 16 * (j + (lane & 3))) = make_uint4(v[0], v[1], v[2], v[3]);
+        if (h < p.job.h_q) __stcs(reinterpret_cast<uint4*>(to + 16 * (j + (lane & 3))), make_uint4(v[0], v[1], v[2], v[3]));
       }
       if (h < p.job.h_q && W == 0 && leader) *lse_of(p.job, token, h) = half ? natural_lse(max1, sum1) : natural_lse(max0, sum0);
     }
