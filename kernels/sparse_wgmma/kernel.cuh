@@ -20,7 +20,7 @@
 //   between consumers     named, by parity of the tile           kMaximum, kEarlyP (tokens 0-31), kLateP (32-63): the owner arrives, the other waits
 //
 // Invalid entry: the row is zero-filled AND its score becomes -inf, because 0 * NaN = NaN. Q rows of heads that do not exist are zeros, not stored.
-// Bound: the tensor cores, and the chain other -> scores -> maximum -> first exponentials (README, "the two numbers").
+// Bound: the tensor cores, rows that are not there yet, and power (README, "what bounds it").
 #pragma once
 #include <type_traits>
 
