@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMinSamples = 5;
 constexpr double kPowerStateShift = 0.25;  // of power_capped_frac
 // An empty launch differs from host to host and from driver to driver, by more than short kernels do.
-constexpr double kLaunchShift_us = 0.5, kLaunchShare = 0.01;  // both, of the median
+constexpr double kLaunchShift_us = 0.5, kLaunchShare = 0.01;  // of the median; a shift beyond both tells
 constexpr double kPowerZ = 0.8416;                            // z of 80 % power
 // Two runs of one kernel differ by more than their own samples tell (memory placed anew, clocks): a share of the time, and a jitter that short
 // kernels feel. Fitted to run_medians_rel_sd_pct of reports/data/timing_aa.csv: 0.35 % at 92 us, 0.9 % at 13 us.
