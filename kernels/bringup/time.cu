@@ -324,7 +324,7 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
       if (instance->heads >= 2 * std::max(h, 8) || instance->heads * 4 < h) continue;
       for (const int splits : {1, 2, 3, 4, 8, 16, 32, 64, 128})
         for (const cuda::MergeBy merge : {cuda::MergeBy::cluster, cuda::MergeBy::kernel}) {
-          const cuda::MmaPlan plan{instance, (h + instance->heads - 1) / instance->heads, splits, merge};
+          const cuda::MmaPlan plan{instance, (h + instance->heads - 1) / instance->heads, splits, merge, instance->stages};
           const int64_t blocks = int64_t{b} * o.s_q * plan.head_blocks * splits, resident = int64_t{p.sm_count} * instance->blocks_per_sm;
           if (merge == cuda::MergeBy::cluster ? splits > 2 : splits == 1) continue;
           if (splits > 1 && (blocks > 2 * resident || blocks * 3 < resident) && blocks != 128) continue;

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   __shared__ MergeMeeting meeting;
   const int shares = 256 / units, t = static_cast<int>(blockIdx.x) / shares / partials.pairs;
   const int pair = static_cast<int>(blockIdx.x) / shares % partials.pairs, first_unit = static_cast<int>(blockIdx.x) % shares * units;
-  // A rehearsal over no splits while the split kernel still runs: instructions come from far away, and are then here when they are needed.
+  // A rehearsal that loads nothing, while the split kernel still runs: instructions come from far away, and are then here when they are needed.
 #pragma unroll 1
   for (int live = 0; live < 2; ++live) {
     if (live) wait_for_previous_kernel();

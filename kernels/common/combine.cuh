@@ -20,26 +20,35 @@ struct PairState {
   float reference[2] = {-1e30f, -1e30f}, sum[2] = {0.f, 0.f};
 };
 
-/// Writes one merged unit, and with unit 0 the pair's lse. Whole warps call it, neighbouring lanes with neighbouring units; `live`: this lane writes.
+/// Where a thread writes a unit: neighbours trade, so that each holds two adjacent columns, even units c, c+1 of the first 8, odd ones of the second.
+template <UnitOrder kOrder>
+__device__ __forceinline__ int written_column(int unit) {
+  return UnitLayout<kOrder>::column(unit) + (!UnitLayout<kOrder>::kAdjacent && unit & 1 ? 7 : 0);
+}
+/// Two columns of a unit as the word to write there. Whole warps call it, neighbouring lanes with neighbouring units.
+template <UnitOrder kOrder>
+__device__ __forceinline__ uint32_t written_word(bool fp16, int unit, float low, float high) {
+  if constexpr (!UnitLayout<kOrder>::kAdjacent) {
+    const bool odd = unit & 1;
+    const float other = __shfl_xor_sync(~0u, odd ? low : high, 1);
+    if (odd) low = other;
+    else high = other;
+  }
+  return pack16(fp16, low, high);
+}
+
+/// Writes one merged unit, and with unit 0 the pair's lse; called as written_word is. `live`: this lane writes.
 template <UnitOrder kOrder>
 __device__ __forceinline__ void write_unit(const Job& job, Token token, int pair, int unit, const float4& a, const PairState& state, bool live) {
-  using L = UnitLayout<kOrder>;
   const float2 y[2] = {make_float2(a.x, a.y), make_float2(a.z, a.w)};
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
-    const int h = L::head(pair, k);
+    const int h = UnitLayout<kOrder>::head(pair, k);
     const bool exists = h < job.h_q;
     const float factor = exists ? output_factor(job, h, state.reference[k], state.sum[k]) : 0.f;
-    float low = y[k].x * factor, high = y[k].y * factor;
-    int column = L::column(unit);
-    if constexpr (!L::kAdjacent) {  // neighbours trade, so that each holds two adjacent columns: even c, c+1 of the first 8, odd of the second
-      const bool odd = unit & 1;
-      const float other = __shfl_xor_sync(~0u, odd ? low : high, 1);
-      if (odd) low = other, column += 7;
-      else high = other;
-    }
+    const uint32_t word = written_word<kOrder>(job.fp16, unit, y[k].x * factor, y[k].y * factor);
     if (!exists || !live) continue;
-    *reinterpret_cast<uint32_t*>(out_row(job, token, h) + 2 * column) = pack16(job.fp16, low, high);
+    *reinterpret_cast<uint32_t*>(out_row(job, token, h) + 2 * written_column<kOrder>(unit)) = word;
     if (unit == 0) *lse_of(job, token, h) = natural_lse(state.reference[k], state.sum[k]);
   }
 }
@@ -52,7 +61,8 @@ struct MergeMeeting {
 
 /// Merges `units` units (32 to 256, a power of two) of one pair over `ns` splits; all 256 threads of the block. Group g of `units` threads adds
 /// splits g, g + groups, ..., eight at a time, relative to the largest reference that it has seen; then the groups meet. Fixed order. Latency
-/// decides: a batch is one round of loads, its states by lane (split i % 8, head i / 8 % 2), and there is one barrier. `write`: false = rehearse.
+/// decides: a batch is one round of loads, its states by lane (split i % 8, head i / 8 % 2), and there is one barrier. `write`: false = rehearse,
+/// with ns = 0: every instruction of a batch, and no load.
 template <UnitOrder kOrder>
 __device__ __forceinline__ void merge_units(const Job& job, const Partials& partials, int t, int pair, int first_unit, int units, int ns,
                                             MergeMeeting& meeting, bool write) {
@@ -65,7 +75,7 @@ __device__ __forceinline__ void merge_units(const Job& job, const Partials& part
   PairState state;
   float4 a = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll 1
-  for (int first = group; first < ns; first += kBatch * groups) {
+  for (int first = group, end = write ? ns : group + 1; first < end; first += kBatch * groups) {
     const int own = first + lane % kBatch * groups;
     const float2 x = own < ns ? __ldcg(states + own) : make_float2(0.f, 0.f);
     float4 v[kBatch];

@@ -76,6 +76,15 @@ __device__ __forceinline__ void copy16(uint32_t dst, const void* src, uint32_t b
 __device__ __forceinline__ void copy16(uint32_t dst, const void* src) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
+/// The same for what is read once: L2 gives up these lines first (the policy is what createpolicy.fractional.L2::evict_first gives for all lines).
+/// `wanted`: false does nothing, without a branch.
+__device__ __forceinline__ void copy16_once(uint32_t dst, const void* src, uint32_t bytes, bool wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b64 first;\nsetp.ne.b32 p, %3, 0;\nmov.b64 first, 0x12f0000000000000;\n"
+      "@p cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, first;\n}" ::"r"(dst),
+      "l"(src), "r"(bytes), "r"(static_cast<uint32_t>(wanted))
+      : "memory");
+}
 /// One arrival of this thread at `bar` once all its earlier copy16 have landed (count it in mbar_init).
 __device__ __forceinline__ void copy16_arrive(uint32_t bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
@@ -112,6 +121,12 @@ __device__ __forceinline__ float4 load_peer(uint32_t address) {
   if constexpr (kHasBulk)
     asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
   else asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ float2 load_peer2(uint32_t address) {
+  float2 v;
+  if constexpr (kHasBulk) asm volatile("ld.shared::cluster.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  else asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
   return v;
 }
 

@@ -7,8 +7,8 @@
 //   meet  the partial logits of the four warps are added through shared memory; every warp does the softmax for itself, or (16 heads) for a quarter.
 //   P V   latent columns on M, by ldmatrix.trans of the SAME rows (K is loaded once); P is already the B fragment.
 //         For fp8_656 the scale is folded into P, relative to a running power of two, so that any positive fp32 scale is as good as 1.
-// Rows arrive in a ring of kStages tiles: one bulk copy each (sm_90+), or 16-byte cp.async, issued by warps that do nothing else and meet no barrier
-// of the others. full[s]: the rows of stage s have landed. empty[s]: the others have left it. Invalid entry: the row is zero-filled in shared memory
+// Rows arrive in a ring of tiles, copied by warps that do nothing else and meet no barrier of the others: by 16-byte cp.async of all lanes, or in
+// bulk (kBulk). full[s]: the rows of stage s have landed. empty[s]: the others have left it. Invalid entry: the row is zero-filled in shared memory
 // AND its logit gets -inf after scaling, because 0 * NaN = NaN. Where the splits of a token merge: MergeBy in config.h. The softmax reference is
 // lazy: it moves only when exceeded by 2^kLazy. Any reference is exact; P may then exceed 1 (contract: p_max = any). Bound: README, "the two
 // numbers".
@@ -22,7 +22,7 @@ namespace smla::cuda {
 struct MmaParams {
   Job job;
   Partials partials;
-  int32_t head_blocks, num_splits;
+  int32_t head_blocks, num_splits, stages;
   MergeBy merge;
   FastDiv by_splits, by_head_blocks, by_queries;
 };
@@ -42,6 +42,10 @@ __device__ __forceinline__ void meet_others() {
   asm volatile("bar.sync 1, %0;" ::"n"(C::kThreads) : "memory");
 }
 
+/// Rows come by bulk copies (sm_90 and later).
+template <class C>
+inline constexpr bool kBulk = kHasBulk && !C::kLines;
+
 // ---- the ring: who fetches which row, and when -------------------------------------------------------------------------------------------
 template <class C>
 struct Gather {
@@ -59,45 +63,55 @@ struct Gather {
   __device__ __forceinline__ void receive() { current = row_number(keys, first, entry(0)); }
 
   /// Starts the copies of a tile. Its stage must have been left by every warp. Tiles are issued in order.
-  __device__ __forceinline__ void issue(int tile) {
-    const int stage = tile % C::kStages, place = tile % kSpan;
+  __device__ __forceinline__ void issue(int tile, int stage) {
+    const int place = tile % kSpan;
     if (place == 0 && tile) {
       const int span = tile / kSpan;
       current = row_number(keys, next, entry(span));
       next = load(span + 1);
     }
-    const bool mine = lane / kRows == place, valid = current != kNoRow;
-    const unsigned invalid = __ballot_sync(~0u, mine && !valid) >> (place * kRows);
-    if (mine) shared.mask[stage][(row & ~15) + fragment_place(row & 15)] = valid ? 0.f : -__int_as_float(0x7f800000);
+    if (lane / kRows == place) shared.mask[stage][(row & ~15) + fragment_place(row & 15)] = current != kNoRow ? 0.f : -__int_as_float(0x7f800000);
     const uint32_t bar = shared_address(&shared.full[stage]), dst = shared_address(shared.rows[stage]) + warp * kRows * C::kRowPitch;
+    if constexpr (kBulk<C>) copy_in_bulk(stage, place, bar, dst);
+    else copy_by_lanes(place, bar, dst);
+  }
+  /// Eight lanes copy a line of 128 bytes.
+  __device__ __forceinline__ void copy_by_lanes(int place, uint32_t bar, uint32_t dst) {
+#pragma unroll
+    for (int r = 0; r < kRows; r += 4) {
+      const int mine = r + (lane >> 3), at = (lane & 7) * 16;
+      const uint32_t number = __shfl_sync(~0u, current, place * kRows + mine), to = dst + mine * C::kRowPitch + C::place_in_line(mine, at);
+      const uint8_t* src = row_at(keys, number != kNoRow ? number : 0) + at;
+      asm volatile("" : "+l"(src));  // one address, not one a line
+#pragma unroll
+      for (int line = 0; line < C::kRowBytes; line += 128)
+        copy16_once(to + line, src + line, number != kNoRow ? 16 : 0, line + 128 <= C::kLeastRowBytes || line + at < keys.row_bytes);
+    }
+    copy16_arrive(bar);
+    __syncwarp();  // the arrival of one lane releases the mask to the others
+    if (lane == 0) mbar_arrive(bar);
+  }
+  /// One elected lane copies rows as they are.
+  __device__ __forceinline__ void copy_in_bulk(int stage, int place, uint32_t bar, uint32_t dst) {
+    const unsigned invalid = __ballot_sync(~0u, lane / kRows == place && current == kNoRow) >> (place * kRows);
     uint32_t number[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) number[r] = __shfl_sync(~0u, current, place * kRows + r);
-    if constexpr (kHasBulk) {
-      if (invalid) zero_rows(stage, invalid);
-      __syncwarp();  // the arrival of the elected lane releases mask and zeroes to the others
-      const bool elected = elect_one();
-      if (elected) mbar_arrive_expect_tx(bar, (kRows - __popc(invalid)) * keys.row_bytes);
-      if (invalid == 0) {  // without branches, so that the moves to uniform registers, which a copy wants, overlap
-        if (elected) {
+    if (invalid) zero_rows(stage, invalid);
+    __syncwarp();  // the arrival of the elected lane releases mask and zeroes to the others
+    const bool elected = elect_one();
+    if (elected) mbar_arrive_expect_tx(bar, (kRows - __popc(invalid)) * keys.row_bytes);
+    if (invalid == 0) {  // without branches, so that the moves to uniform registers, which a copy wants, overlap
+      if (elected) {
 #pragma unroll
-          for (int r = 0; r < kRows; ++r) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
-        }
-      } else {
-#pragma unroll 1
-        for (int r = 0; r < kRows; ++r) {
-          const uint32_t n = __shfl_sync(~0u, current, place * kRows + r);
-          if (elected && n != kNoRow) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, n), keys.row_bytes, bar);
-        }
+        for (int r = 0; r < kRows; ++r) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, number[r]), keys.row_bytes, bar);
       }
     } else {
-#pragma unroll
+#pragma unroll 1
       for (int r = 0; r < kRows; ++r) {
-        const bool some = number[r] != kNoRow;
-        const uint8_t* src = row_at(keys, some ? number[r] : 0);
-        for (int c = lane * 16; c < keys.row_bytes; c += 512) copy16(dst + r * C::kRowPitch + c, src + (some ? c : 0), some ? 16 : 0);
+        const uint32_t n = __shfl_sync(~0u, current, place * kRows + r);
+        if (elected && n != kNoRow) bulk_copy_once(dst + r * C::kRowPitch, row_at(keys, n), keys.row_bytes, bar);
       }
-      copy16_arrive(bar);
     }
   }
   __device__ __forceinline__ void zero_rows(int stage, unsigned invalid) {
@@ -189,8 +203,8 @@ struct Math {
 
   __device__ __forceinline__ Math(typename C::Shared& s, const Job& job_, int lane_, int group, int warp)
       : shared(s), job(job_), lane(lane_), w(warp & 3), g(lane_ >> 2), j(lane_ & 3) {
-    row_offset = (lane & 15) * C::kRowPitch + (lane >> 4) * 16;
-    column_offset = ((lane & 7) + ((lane >> 4) << 3)) * C::kRowPitch + ((lane >> 3) & 1) * 16;
+    row_offset = (lane & 15) * C::kRowPitch + C::place_in_line(lane, (lane >> 4) * 16);
+    column_offset = ((lane & 7) + ((lane >> 4) << 3)) * C::kRowPitch + C::place_in_line(lane, ((lane >> 3) & 1) * 16);
     store_at = (group * 4 + w) * kWarpLogits + logits_store(g, j);
     multiplier = shared.multiplier + (C::kFp8 ? (group * 4 + w) * C::kHeadsPerGroup : 0);
     load_at = group * 4 * kWarpLogits + logits_at(g, 4 * j);
@@ -214,12 +228,12 @@ struct Math {
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
           uint32_t a[4];
-          ldmatrix(a, at + w * 256 + k * 32);
+          ldmatrix(a, C::further(at + w * 256, k));
 #pragma unroll
           for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(k & 1 ? second[n] : x[t][n], a, q.latent[k][n]);
         }
         uint32_t a[4];
-        ldmatrix(a, at + 1024 + w * 32);
+        ldmatrix(a, C::further(at + 1024, w));
 #pragma unroll
         for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(x[t][n], a, q.rope[n]);
 #pragma unroll
@@ -230,7 +244,7 @@ struct Math {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
           uint32_t r[4];
-          ldmatrix(r, at + w * 128 + k * 32);
+          ldmatrix(r, C::further(at + w * 128, k));
           const uint32_t a[4] = {e4m3_to_fp16x2<0>(r[0]), e4m3_to_fp16x2<0>(r[1]), e4m3_to_fp16x2<1>(r[0]), e4m3_to_fp16x2<1>(r[1])};
 #pragma unroll
           for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(x[t][n], a, q.latent[2 * k][n]);
@@ -471,7 +485,7 @@ struct Math {
 #pragma unroll
         for (int m = 0; m < 8; ++m) {
           uint32_t a[4];
-          ldmatrix_transposed(a, at + m * 32);
+          ldmatrix_transposed(a, C::further(at, m));
 #pragma unroll
           for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(out[m][n], a, p[t][n]);
         }
@@ -482,7 +496,7 @@ struct Math {
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
           uint32_t r[4];
-          ldmatrix_transposed(r, at + m * 32);
+          ldmatrix_transposed(r, C::further(at, m));
           const uint32_t a[4] = {even(r[0]), odd(r[0]), even(r[1]), odd(r[1])};
 #pragma unroll
           for (int n = 0; n < C::kTiles8; ++n) mma_latent<C>(out[2 * m][n], a, p[t][n]);
@@ -495,44 +509,72 @@ struct Math {
   }
 };
 
-// ---- MergeBy::cluster: one or two splits, each CTA its share of the units; latency decides, so four units a thread at once -------------------
+/// Read anew at each call: nothing that depends on it is kept over the loop, where registers are short.
+__device__ __forceinline__ int thread_anew() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
+// ---- MergeBy::cluster: one or two splits, each CTA its share of the units; latency decides, so four units a thread at once. Little code: it runs
+// once, and its instructions come from far away
 template <class C, int kRanks>
-__device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mine, Token token, int rank, int first_pair) {
-  constexpr int kUnits = C::kHeads * 128, kInFlight = 4, kStride = kRanks * C::kThreads;
-  const uint32_t here = shared_address(&mine), state_at = shared_address(mine.state) - here;
+__device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mine, Token token, int rank, int head0) {
+  constexpr UnitOrder kOrder = C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16;
+  constexpr int kInFlight = 4, kThreads = kRanks * C::kThreads, kPairStep = (kThreads + 255) / 256;
+  static_assert(C::kHeads / 2 % (kInFlight * kPairStep) == 0);
+  const uint32_t here = shared_address(&mine);
   uint32_t peer[kRanks];
 #pragma unroll
-  for (int k = 0; k < kRanks; ++k) peer[k] = peer_address(here, (rank + k) % kRanks);
+  for (int k = 0; k < kRanks; ++k) peer[k] = peer_address(here, k);
   if constexpr (kRanks == 1) meet_others<C>();
   else cluster_barrier();
-#pragma unroll 1
-  for (int first = rank * C::kThreads + static_cast<int>(threadIdx.x); first - static_cast<int>(threadIdx.x) < kUnits; first += kInFlight * kStride) {
-    float4 s[kInFlight][kRanks], v[kInFlight][kRanks];  // s: {reference, sum} of both heads
+  const int thread = thread_anew(), head = head0 + thread;
+  if (thread < C::kHeads && head < p.job.h_q) {  // what the units of each split are to be multiplied by
+    float2 state[kRanks];                        // {reference, sum}
+    float reference = kFarBelow, sum = 0.f;
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i)
+    for (int k = 0; k < kRanks; ++k) state[k] = load_peer2(peer[k] + static_cast<uint32_t>(offsetof(typename C::Meeting, state)) + thread * 8);
 #pragma unroll
-      for (int k = 0; k < kRanks; ++k) {
-        const int at = min(first + i * kStride, kUnits - 1), pair = at >> 8, from = (pair * 256 + ((at & 255) ^ 2 * (pair & 3))) * 16;
-        s[i][k] = load_peer(peer[k] + state_at + pair * 16), v[i][k] = load_peer(peer[k] + from);
-      }
+    for (int k = 0; k < kRanks; ++k) reference = fmaxf(reference, state[k].x);
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const int at = first + i * kStride;
-      PairState state;
+    for (int k = 0; k < kRanks; ++k) sum = fmaf(exp2_approx(state[k].x - reference), state[k].y, sum);
+    const float factor = output_factor(p.job, head, reference, sum);
 #pragma unroll
-      for (int k = 0; k < kRanks; ++k)
-        state.reference[0] = fmaxf(state.reference[0], s[i][k].x), state.reference[1] = fmaxf(state.reference[1], s[i][k].z);
-      float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-      for (int k = 0; k < kRanks; ++k) {
-        const float a = exp2_approx(s[i][k].x - state.reference[0]), b = exp2_approx(s[i][k].z - state.reference[1]);
-        state.sum[0] = fmaf(a, s[i][k].y, state.sum[0]), state.sum[1] = fmaf(b, s[i][k].w, state.sum[1]);
-        sum.x = fmaf(a, v[i][k].x, sum.x), sum.y = fmaf(a, v[i][k].y, sum.y), sum.z = fmaf(b, v[i][k].z, sum.z), sum.w = fmaf(b, v[i][k].w, sum.w);
-      }
-      if (at - static_cast<int>(threadIdx.x) < kUnits)
-        write_unit<C::kFp8 ? UnitOrder::mma8 : UnitOrder::mma16>(p.job, token, first_pair + (at >> 8), at & 255, sum, state, true);
-    }
+    for (int k = 0; k < kRanks; ++k) mine.factor[k][thread] = exp2_approx(state[k].x - reference) * factor;
+    if (rank == 0) *lse_of(p.job, token, head) = natural_lse(reference, sum);
   }
+  meet_others<C>();
+  const int number = rank * C::kThreads + thread;
+#pragma unroll 1
+  for (int unit = number & 255; unit < 256; unit += kThreads)
+#pragma unroll 1
+    for (int first = number >> 8; first < C::kHeads / 2; first += kInFlight * kPairStep) {
+      float4 v[kInFlight][kRanks];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i)
+#pragma unroll
+        for (int k = 0; k < kRanks; ++k) {
+          const int pair = first + i * kPairStep;
+          v[i][k] = load_peer(peer[k] + (pair * 256 + (unit ^ 2 * (pair & 3))) * 16);
+        }
+      uint8_t* to = out_row(p.job, token, head0 + 2 * first) + 2 * written_column<kOrder>(unit);
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const int h = 2 * (first + i * kPairStep);
+        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+        for (int k = 0; k < kRanks; ++k) {
+          const float2 f = *reinterpret_cast<const float2*>(&mine.factor[k][h]);
+          sum.x = fmaf(f.x, v[i][k].x, sum.x), sum.y = fmaf(f.x, v[i][k].y, sum.y);
+          sum.z = fmaf(f.y, v[i][k].z, sum.z), sum.w = fmaf(f.y, v[i][k].w, sum.w);
+        }
+        const uint32_t a = written_word<kOrder>(p.job.fp16, unit, sum.x, sum.y), b = written_word<kOrder>(p.job.fp16, unit, sum.z, sum.w);
+        if (head0 + h < p.job.h_q) *reinterpret_cast<uint32_t*>(to) = a;
+        if (head0 + h + 1 < p.job.h_q) *reinterpret_cast<uint32_t*>(to + p.job.out_stride_bytes[2]) = b;
+        to += 2 * kPairStep * p.job.out_stride_bytes[2];
+      }
+    }
   if constexpr (kRanks > 1) cluster_barrier_relaxed();  // nobody leaves while its shared memory is read
 }
 
@@ -541,12 +583,7 @@ struct Place {
   int t, head0, split;
   Token token;
 };
-/// Read anew at each call, both: nothing that depends on them is kept over the loop, where registers are short.
-__device__ __forceinline__ int thread_anew() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
+/// Reads the block's number anew, too.
 template <class C>
 __device__ __forceinline__ Place place_of_block(const MmaParams& p) {
   int block;
@@ -579,7 +616,7 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
   if (tid == 0) {
 #pragma unroll
     for (int s = 0; s < C::kStages; ++s) {
-      mbar_init(shared_address(&shared.full[s]), (kHasBulk ? 1 : 32) * C::kFetchers);
+      mbar_init(shared_address(&shared.full[s]), (kBulk<C> ? 1 : 33) * C::kFetchers);  // by lanes: 32 for the copies, 1 for the mask
       mbar_init(shared_address(&shared.empty[s]), C::kWarps);
     }
     mbar_init_fence();
@@ -592,11 +629,12 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
   if (fetcher >= 0) {
     ring.receive();
 #pragma unroll 1
-    for (int tile = 0; tile < ring.tiles; ++tile) {
-      if (tile >= C::kStages) mbar_wait(shared_address(&shared.empty[tile % C::kStages]), (tile / C::kStages - 1) & 1);
-      ring.issue(tile);
+    for (int tile = 0, stage = 0, parity = 1; tile < ring.tiles; ++tile) {  // parity 1 of a new barrier: the phase before its first
+      mbar_wait(shared_address(&shared.empty[stage]), parity);
+      ring.issue(tile, stage);
+      if (++stage == p.stages) stage = 0, parity ^= 1;
     }
-    if (!kHasBulk) copy16_wait();  // bulk copies outlive the warp that asked for them
+    if (!kBulk<C>) copy16_wait();  // bulk copies outlive the warp that asked for them
     return;
   }
   Math<C> math(shared, p.job, lane, group, warp);
@@ -612,7 +650,7 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
   // for the last would come from far away. So kAhead makes logits of a tile that does not exist, from whatever stands in the stage; nobody reads
   // them.
   auto step = [&](int tile, bool more) {
-    const int next = stage + 1 == C::kStages ? 0 : stage + 1;
+    const int next = stage + 1 == p.stages ? 0 : stage + 1;
     const uint32_t next_parity = next ? parity : parity ^ 1;
     typename Math<C>::Weights weights;
     if constexpr (C::kSharedSoftmax) {
@@ -689,22 +727,17 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
       }
     }
   };
-  // An empty partial first, while the first rows are on their way: instructions and translations come from far away, and are then here when needed.
-#pragma unroll 1
-  for (bool live = meets || !C::kRehearses;; live = true) {
-    if (live) all_tiles_of_block();
-    results();
-    if (live) break;
-  }
+  all_tiles_of_block();
+  results();
   if (!meets) return;
   const auto [t, head0, split, token] = place_of_block<C>(p);
-  if (p.num_splits == 2) meet<C, 2>(p, meeting, token, split, head0 / 2);
-  else meet<C, 1>(p, meeting, token, split, head0 / 2);
+  if (p.num_splits == 2) meet<C, 2>(p, meeting, token, split, head0);
+  else meet<C, 1>(p, meeting, token, split, head0);
 }
 
 template <class C>
 MmaInstance mma_instance(const char* name) {
-  return {name,           reinterpret_cast<const void*>(mma_kernel<C>), C::kFormat,     C::kHeads, C::kTokens,
+  return {name,           reinterpret_cast<const void*>(mma_kernel<C>), C::kFormat,     C::kHeads, C::kTokens, C::kStages,
           C::kAllThreads, static_cast<int>(sizeof(typename C::Shared)), C::kBlocksPerSm};
 }
 

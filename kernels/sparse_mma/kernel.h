@@ -19,6 +19,7 @@ struct MmaPlan {
   const MmaInstance* instance;
   int head_blocks, num_splits;
   MergeBy merge;
+  int stages;  // of the ring, that are used
 };
 MmaPlan plan_mma(const smla_problem& problem, int64_t max_entries);
 /// The instances of a KV format (SMLA_KV_*), for measuring: plan_mma chooses among them.

@@ -13,6 +13,7 @@ cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void*
                    partials_in(workspace, job.tokens, plan.head_blocks * instance.heads / 2, plan.num_splits),
                    plan.head_blocks,
                    plan.num_splits,
+                   plan.stages,
                    plan.merge,
                    FastDiv::by(static_cast<uint32_t>(plan.num_splits)),
                    FastDiv::by(static_cast<uint32_t>(plan.head_blocks)),

@@ -37,11 +37,12 @@ const MmaInstance& choose_instance(const smla_problem& p, int64_t tokens) {
 }
 
 /// Splits so that one wave of resident blocks covers the job, but one block an SM where that leaves it few entries, since half as many partials merge
-/// sooner: a power of two (equal shares, whole batches in the merge), and at least 32 entries of the list, or 16 for each block of a token.
+/// sooner: a power of two (equal shares, whole batches in the merge), and at least 32 entries of the list, or 16 for each block of a token. How few
+/// is measured: fp8_656 with 16 heads is bound by instructions, and 16-bit rows with 8 heads by how many are asked for; both want the second block.
 int choose_splits(const smla_problem& p, const MmaPlan& plan, int64_t tokens, int64_t max_entries) {
   const int64_t units = tokens * plan.head_blocks, one_each = p.sm_count / units;
-  const bool bound_by_rows = p.kv_format != SMLA_KV_FP8_656 || p.h_q <= 8;  // not by instructions: then one block an SM keeps up
-  const int64_t by_wave = one_each * (bound_by_rows ? 1024 : 128) >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
+  const bool keeps_up = (p.kv_format == SMLA_KV_FP8_656) == (p.h_q <= 8);
+  const int64_t by_wave = one_each * (keeps_up ? 1024 : 128) >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
   const int64_t by_list = max_entries / std::max(32, 16 * plan.head_blocks);
   const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));
@@ -53,10 +54,13 @@ std::span<const MmaInstance* const> mma_instances(int kv_format) { return family
 
 MmaPlan plan_mma(const smla_problem& p, int64_t max_entries) {
   const int64_t tokens = int64_t{p.b} * p.s_q;
-  MmaPlan plan{&choose_instance(p, tokens), 1, p.num_splits, MergeBy::kernel};
+  MmaPlan plan{&choose_instance(p, tokens), 1, p.num_splits, MergeBy::kernel, 0};
   plan.head_blocks = (p.h_q + plan.instance->heads - 1) / plan.instance->heads;
   if (plan.num_splits == 0) plan.num_splits = choose_splits(p, plan, tokens, max_entries);
   if (plan.num_splits == 1 || (plan.num_splits == 2 && p.device_cc >= 90)) plan.merge = MergeBy::cluster;
+  // 16-bit rows, 16 heads, two blocks an SM: with four tiles of each in flight some SMs run ahead of the others, which then end later.
+  const bool crowded = tokens * plan.head_blocks * plan.num_splits > p.sm_count;
+  plan.stages = plan.instance->heads == 16 && crowded ? std::min(plan.instance->stages, 3) : plan.instance->stages;
   return plan;
 }
 

@@ -42,6 +42,7 @@ TEST_CASE("one wave of resident blocks, a power of two of splits, all heads cove
           CHECK((plan.num_splits & (plan.num_splits - 1)) == 0);
           const int64_t blocks = int64_t{b} * plan.head_blocks * plan.num_splits, resident = p.smem_optin_bytes / plan.instance->shared_bytes;
           CHECK((plan.num_splits == 1 || blocks <= p.sm_count * (resident + 1)));
+          CHECK((plan.stages >= 2 && plan.stages <= plan.instance->stages));
           CHECK(plan.num_splits * plan.head_blocks * 16 <= p.topk + 16 * plan.head_blocks);
         }
 }
@@ -56,12 +57,14 @@ TEST_CASE("the H200's measured choices") {
     };
     is(1, 8, 64, MergeBy::kernel);  // 32 entries a block
     is(8, 8, 16, MergeBy::kernel);  // one block an SM
-    is(32, 8, 4, MergeBy::kernel);
-    is(64, 8, 2, MergeBy::cluster);
+    const bool fp8 = format == SMLA_KV_FP8_656;
+    is(32, 8, fp8 ? 4 : 8, MergeBy::kernel);
+    is(64, 8, fp8 ? 2 : 4, fp8 ? MergeBy::cluster : MergeBy::kernel);
     is(128, 8, 2, MergeBy::cluster);
     is(1, 16, 64, MergeBy::kernel);  // two blocks of 8 heads, 128 blocks in all
     is(8, 16, 16, MergeBy::kernel);
-    is(32, 16, format == SMLA_KV_BF16 ? 4 : 8, MergeBy::kernel);  // fp8_656 with 16 heads: bound by instructions, two blocks an SM
+    is(32, 16, fp8 ? 8 : 4, MergeBy::kernel);
+    is(64, 16, fp8 ? 4 : 2, fp8 ? MergeBy::kernel : MergeBy::cluster);
     is(128, 16, 2, MergeBy::cluster);
     is(4096, 8, 1, MergeBy::cluster);
   }
@@ -145,6 +148,28 @@ TEST_CASE("logits come back from where they were stored, without bank conflicts"
       for (int i = 0; i < 4; ++i) banks.insert(cuda::logits_at(lane >> 2, 4 * (lane & 3) + i) % 32);
     CHECK(banks.size() == 32);
   }
+}
+
+TEST_CASE("rows in shared memory: what ldmatrix reads at once lies in all banks, and further() walks along a row") {
+  auto check = [](auto config) {
+    using C = decltype(config);
+    for (int c = 0; c + 16 <= 128; c += 16) {
+      std::set<int> banks, places;
+      for (int row = 0; row < 8; ++row) banks.insert((row * C::kRowPitch + C::place_in_line(row, c)) % 128 / 16);
+      CHECK(banks.size() == 8);
+      for (int row = 0; row < 8; ++row) places.insert(C::place_in_line(row, c) / 16);
+      CHECK((C::kLines ? places.size() == 8 : *places.begin() * 16 == c && places.size() == 1));
+    }
+    for (int row = 0; row < 16; ++row)
+      for (int half = 0; half < 2; ++half)
+        for (int steps = 0; steps < 8; ++steps) {
+          const int c = steps * 32 + half * 16, place = C::kLines ? c / 128 * 128 + C::place_in_line(row, c % 128) : c;
+          CHECK(static_cast<int>(C::further(row * C::kRowPitch + C::place_in_line(row, half * 16), steps)) == row * C::kRowPitch + place);
+        }
+  };
+  check(cuda::MmaConfig<SMLA_KV_BF16, 1, 1, 16, 4, 2>());
+  check(cuda::MmaConfig<SMLA_KV_BF16, 2, 2, 16, 4, 1>());
+  check(cuda::MmaConfig<SMLA_KV_FP8_656, 1, 1, 32, 4, 2>());
 }
 
 TEST_CASE("the warps' shares of the softmax cover each head and token once, without bank conflicts") {
