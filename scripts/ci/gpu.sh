@@ -25,9 +25,10 @@ smla() { keep "$build/smla" "$@" --progress plain --out "$out"; }
 if [ $# -gt 0 ]; then
   smla run --timing both "$@"
 else
+  timing=(--suite throughput --oracle-rows 64 --max-time 0.3)  # all rows are judged by `check`
   smla check --suite regression
-  smla bench --suite throughput --filter ^decode --timing both
-  smla bench --suite throughput --filter ^prefill --kernel 'sparse_*' --kernel virtual_block_table  # a call of `naive` takes up to a second there
+  smla bench "${timing[@]}" --filter ^decode --timing both
+  smla bench "${timing[@]}" --filter ^prefill --kernel 'sparse_*' --kernel virtual_block_table  # a call of `naive` takes up to a second there
 fi
 gated=0
 for arch in $(find "$out" -mindepth 2 -maxdepth 3 -name accuracy.csv -printf '%h\n' | xargs -r -n 1 basename | sort -u); do
