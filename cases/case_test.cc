@@ -112,5 +112,5 @@ TEST_CASE("a case that contradicts itself says how") {
   CHECK(error_of("decode values=needle kv_format=fp8_656") == "values=needle: kv_format=fp8_656 needs scales=pow2");
   CHECK(error_of("decode values=exact_mean sink=finite") == "values=exact_mean: sink=finite, but the mean is over keys only");
   CHECK(error_of("decode needle0=5") == "needle0=5: only with values=needle");
-  CHECK(error_of("decode b=2000000 s_kv=4096") == "b=2000000 s_kv=4096: more slots than an int32 index can name");
+  CHECK(error_of("decode b=2000000 s_kv=4096") == "b=2000000 s_kv=4096 page_size=64: more slots than an int32 index can name");
 }

@@ -2,6 +2,7 @@
 #include "cases/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace smla {
 namespace {
@@ -43,6 +44,18 @@ Cost dense_cost(const Inputs& in) {
   const int64_t rows = in.tokens() * in.c.h_q;
   const int64_t small = rows * in.c.d_qk * 2 + rows * in.c.d_v * 2 + rows * 4 + 4 * static_cast<int64_t>(in.block_table.size() + in.seq_lens.size());
   return {2 * in.c.h_q * entries * (in.c.d_qk + in.c.d_v), slots * in.row_bytes + small, entries * in.row_bytes + small};
+}
+
+double inputs_bytes(const Case& c) {
+  const double tokens = static_cast<double>(c.tokens()), entries = tokens * c.topk,
+               per_request = std::ceil(static_cast<double>(c.s_kv) / c.page_size);
+  const double pages = c.b * per_request * 9 / 8 + 2, slots = pages * c.page_size;
+  const double table_rows = c.table == TableKind::query ? tokens : c.b;
+  double bytes = 4 * entries + 4 * std::min(entries, slots) + slots / 4;                      // lists, selected, bitmaps
+  bytes += (4 + 4 + 8 + sizeof(PageUse)) * pages + 4 * table_rows * (per_request + 3);        // page map, table
+  bytes += (4 + 8 + 8) * tokens + 4.0 * c.b + 4.0 * c.h_q;                                    // topk_length, kinds of rows; lengths; sink
+  if (c.values == Values::needle || c.values == Values::tracer) bytes += 4 * tokens * c.h_q;  // needle_keys
+  return bytes;
 }
 
 int64_t tensor_bytes(const Inputs& in) {

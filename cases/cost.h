@@ -17,6 +17,10 @@ Cost cost(const Inputs& in);
 /// What the same requests cost a dense kernel: every row attends all positions of its request up to its own.
 Cost dense_cost(const Inputs& in);
 
+/// Bytes that make_inputs() takes, from the shape alone: to be asked before a case that may be far too large is made. (lists, page table, the
+/// bookkeeping of pages and slots)
+double inputs_bytes(const Case& c);
+
 /// Bytes of the call's tensors as allocated, pool included: what a machine must hold (for `skipped`).
 int64_t tensor_bytes(const Inputs& in);
 

@@ -43,3 +43,16 @@ TEST_CASE("a far pool is counted by what is backed") {
   CHECK(in.num_pages * in.page_stride_bytes > int64_t{8} << 30);
   CHECK(tensor_bytes(in) < int64_t{5} << 20);
 }
+
+TEST_CASE("what the lists take is known before they are made") {
+  const char* line = GENERATE("decode b=3 s_q=2 h_q=8 s_kv=4096 topk=2048", "decode b=2 s_q=1 h_q=8 s_kv=30000 topk=64 page_size=1",
+                              "prefill b=1 s_q=300 h_q=128 s_kv=2000 topk=128 values=needle table=query page_size=16 topk_length=1 sink=finite");
+  INFO(line);
+  const Inputs in = make_inputs(parse_line(line));
+  const auto bytes = [](const auto& list) { return static_cast<double>(list.size() * sizeof list[0]); };
+  const double kept = bytes(in.indices) + bytes(in.block_table) + bytes(in.page_uses) + bytes(in.selected) + bytes(in.needle_keys) +
+                      bytes(in.topk_length) + bytes(in.sink) + bytes(in.seq_lens);
+  CAPTURE(kept, inputs_bytes(in.c));
+  CHECK(inputs_bytes(in.c) >= kept);
+  CHECK(inputs_bytes(in.c) < 3 * kept);
+}

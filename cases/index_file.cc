@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <unordered_set>
 
+#include "cases/input_file.h"
 #include "cases/words.h"
 
 namespace smla {
@@ -105,13 +103,7 @@ IndexFile parse_index_file(std::string_view bytes, const std::string& origin) {
   return file;
 }
 
-IndexFile read_index_file(const std::string& path) {
-  if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    throw UsageError(path + ": is no regular file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw UsageError(path + ": cannot be read");
-  return parse_index_file(std::string(std::istreambuf_iterator<char>(in), {}), path);
-}
+IndexFile read_index_file(const std::string& path) { return parse_index_file(read_input_file(path), path); }
 
 IndexStatistics statistics_of(const IndexFile& file, int32_t page_size) {
   IndexStatistics s;

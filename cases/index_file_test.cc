@@ -105,7 +105,7 @@ TEST_CASE("what a file pattern cannot be is a mistake of the line or the file") 
   says("decode pattern=file:", "pattern=file:PATH");
   says("decode pattern=file:a,b.npy", "commas");
   says("decode pattern=file:/dev/zero", "/dev/zero: is no regular file");
-  says("decode pattern=file:/nowhere.npy", "/nowhere.npy: cannot be read");
+  says("decode pattern=file:/nowhere.npy", "/nowhere.npy: No such file or directory");
   says("decode b=2 lens=mixed pattern=file:" + file.path, "lens");
   says("decode b=2 s_kv=7 topk=4 pattern=file:" + file.path, "row 1 names position 7");
 }

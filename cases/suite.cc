@@ -5,14 +5,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
 #include "cases/embedded.h"
+#include "cases/input_file.h"
 
 namespace smla {
 namespace {
@@ -223,17 +221,7 @@ Suite parse_suite(std::string_view text, const std::string& origin) {
   return suite;
 }
 
-Suite load_suite_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) throw UsageError(fmt::format("{}: is a directory", path));
-  if (std::error_code error;
-      std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error) && !std::filesystem::is_fifo(path, error))
-    throw UsageError(path + ": is no regular file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UsageError(fmt::format("{}: {}", path, strerror(errno)));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_suite(text.str(), path);
-}
+Suite load_suite_file(const std::string& path) { return parse_suite(read_input_file(path, true), path); }
 
 Suite load_suite(std::string_view name) {
   std::vector<std::string_view> names;

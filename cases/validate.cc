@@ -24,9 +24,15 @@ void check_shape(const Case& c) {
   require(c.page_stride_rows >= c.page_size, "page_stride_rows: {} is less than page_size={}", c.page_stride_rows, c.page_size);
   require(c.num_splits >= 0, "num_splits: {} is negative", c.num_splits);
   require(std::isfinite(c.sm_scale) && c.sm_scale > 0, "sm_scale: {} is not a positive number", c.sm_scale);
-  const double pages = static_cast<double>(c.b) * std::ceil(static_cast<double>(c.s_kv) / c.page_size);
-  require((pages * 9 / 8 + 2) * c.page_size < 0x1p31, "b={} s_kv={}: more slots than an int32 index can name", c.b, c.s_kv);
-  require(static_cast<double>(c.tokens()) * c.topk < 0x1p40, "b={} s_q={} topk={}: too many indices", c.b, c.s_q, c.topk);
+  // So that no count of bytes or operations passes 63 bits. Whether a machine can hold it is another question (inputs_bytes, tensor_bytes).
+  const double pages = static_cast<double>(c.b) * std::ceil(static_cast<double>(c.s_kv) / c.page_size) * 9 / 8 + 2;
+  const double tokens = static_cast<double>(c.tokens());
+  require(pages * c.page_size < 0x1p31, "b={} s_kv={} page_size={}: more slots than an int32 index can name", c.b, c.s_kv, c.page_size);
+  require(pages * c.page_stride_rows < 0x1p48, "page_stride_rows: {} in each of {:.0f} pages are too many", c.page_stride_rows, pages);
+  require(tokens < 0x1p31, "b={} s_q={}: more query tokens than an int32 can count", c.b, c.s_q);
+  require(c.topk <= 1 << 30, "topk: {} is more than 2^30", c.topk);
+  require(tokens * c.topk < 0x1p40, "b={} s_q={} topk={}: too many indices", c.b, c.s_q, c.topk);
+  require(tokens * c.topk * c.h_q < 0x1p50, "b={} s_q={} topk={} h_q={}: too many scores", c.b, c.s_q, c.topk, c.h_q);
 }
 
 void check_format(const Case& c) {

@@ -7,6 +7,7 @@
 #include "harness/progress.h"
 #include "harness/session.h"
 #include "harness/verbs.h"
+#include "harness/worker/host_device.h"
 
 namespace smla {
 
@@ -19,6 +20,7 @@ int verb_capture(int argc, char** argv) {
     c = parse_line(flags.line);
   } catch (const UsageError& error) { throw UsageError(fmt::format("'{}': {}", flags.line, error.what())); }
   cards_must_be_here(options);
+  if (const std::string why = too_large(c); !why.empty()) throw CannotStart(fmt::format("'{}': {}", flags.line, why));
   const Inputs in = make_inputs(c);
   const Session session(options);
   std::string declined;

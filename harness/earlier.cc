@@ -35,8 +35,12 @@ void cut_orphans(const std::string& folder, const std::string& run_id, const std
 Earlier::Earlier(const std::string& folder, const std::string& run_id, bool retry)
     : accuracy_(rows_of_run<AccuracyRow>(folder, run_id)), throughput_(rows_of_run<ThroughputRow>(folder, run_id)) {
   cut_orphans(folder, run_id, throughput_);
-  for (const Outcome& outcome : outcomes(accuracy_))
+  for (const Outcome& outcome : outcomes(accuracy_)) {
+    if (const std::string why = outcome.contradiction(); !why.empty())
+      throw UsageError(
+          fmt::format("{}/accuracy.csv: {}, {}: {}: it was changed after the run", folder, outcome.worst().kernel, to_line(outcome.worst().c), why));
     if (!retry || !may_be_mended_by_retry(outcome.status())) judged_[pair_key(outcome.worst())] = outcome;
+  }
   for (const ThroughputRow* row : latest(throughput_))
     if (!retry || !may_be_mended_by_retry(row->status)) timed_[timed_key(case_id(row->c), row->kernel, row->timing, row->cache)] = row;
 }

@@ -124,9 +124,12 @@ std::string resumed_folder(const Options& options, const std::string& arch) {
 
 /// Refuses what could not be continued once hours have passed, and cuts what a killed run left torn at the end of its files.
 void settle(const std::string& folder) {
-  for (const char* name : {"env.json", "summary.md", "junit.xml", "benchmark.json"})
-    if (std::filesystem::is_directory(fmt::format("{}/{}", folder, name)))
-      throw UsageError(fmt::format("{}/{} is a folder where a file should be", folder, name));
+  for (const char* name : {"env.json", "summary.md", "junit.xml", "benchmark.json"}) {
+    const std::filesystem::path path = fmt::format("{}/{}", folder, name);
+    if (std::filesystem::is_directory(path)) throw UsageError(fmt::format("{} is a folder where a file should be", path.string()));
+    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+      throw UsageError(fmt::format("{} is no regular file", path.string()));
+  }
   const auto settle_one = [&]<class Row>(Row) {
     const std::string path = fmt::format("{}/{}", folder, file_name<Row>());
     if (!std::filesystem::exists(path)) return;

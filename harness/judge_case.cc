@@ -14,6 +14,7 @@
 #include "harness/impostors.h"
 #include "harness/interrupt.h"
 #include "harness/relations.h"
+#include "harness/worker/host_device.h"
 #include "reference/exact.h"
 
 namespace smla {
@@ -111,9 +112,10 @@ class CaseJudge {
 
  private:
   void run_until_interrupted() {
+    subjects_.resize(kernels_.size());
+    if (const std::string why = too_large(planned_.c()); !why.empty()) return skip_all(why);
     base_ = inputs({});
     tokens_ = judged_tokens(*base_, options_.oracle_rows);
-    subjects_.resize(kernels_.size());
     for (size_t i = 0; i < kernels_.size(); ++i) {
       ask(subjects_[i], kernels_[i]);
       if (interrupted()) return;
@@ -132,6 +134,11 @@ class CaseJudge {
     const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4) * std::max<int64_t>(held, 1);
     const size_t chunk =
         static_cast<size_t>(std::max<int64_t>(1, std::clamp(tensor_bytes(*base_) / 4, kHeldLeast_bytes, kHeldMost_bytes) / token_bytes));
+    const double rows_bytes = static_cast<double>(token_bytes) * static_cast<double>(std::min(chunk, tokens_.size()));
+    const double judging_bytes =
+        needs_no_oracle(base_->c.values) ? 0 : oracle_bytes(*base_, std::min(block_tokens(), std::ssize(tokens_)), oracle_options(*base_));
+    if (const std::string why = too_large(rows_bytes + judging_bytes, "the oracle and the answers that it judges"); !why.empty())
+      return skip_all(why);
     for (size_t from = 0; from < tokens_.size(); from += chunk) {
       judge_chunk();
       chunk_ = std::span(tokens_).subspan(from, std::min(chunk, tokens_.size() - from));
@@ -144,6 +151,18 @@ class CaseJudge {
           if (!waits) judge_chunk();
           if (interrupted()) return;
         }
+    }
+  }
+
+  /// This machine cannot hold what it takes to ask those that have not ended.
+  void skip_all(const std::string& why) {
+    for (size_t i = 0; i < subjects_.size(); ++i) {
+      Subject& subject = subjects_[i];
+      if (subject.asked && !subject.running()) continue;
+      subject.candidate = &kernels_[i];
+      subject.asked = true;
+      subject.to_come = 0;
+      subject.end(Status::skipped, why);
     }
   }
 
@@ -187,6 +206,8 @@ class CaseJudge {
         take.check = check;
         take.candidate = run.kernel.empty() ? &candidate : twin(run.kernel == kDenseOfDevice ? dense_kernel(candidate.info.device) : run.kernel);
         if (take.candidate == nullptr || (!run.kernel.empty() && take.candidate->info.name == candidate.info.name)) continue;
+        if (const std::string why = inputs_.contains(to_word(run.variant)) ? "" : too_large(planned_.c()); !why.empty())
+          return subject.end(Status::skipped, fmt::format("{}: {}", checks()[check].name, why));
         const InputsPtr in = inputs(run.variant);
         if (!in || !contract_excludes(subject.contract, *in).empty()) continue;
         take.bits_promised = promised(run.same_bits, subject.contract);
@@ -321,8 +342,12 @@ class CaseJudge {
       subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.name(), differs(!out_ok, !lse_ok)));
   }
 
+  /// Tokens of an oracle block.
+  int64_t block_tokens() const { return std::max<int64_t>(threads_, kBlockRows / base_->c.h_q); }
+
   void judge_chunk() {
-    const size_t block_tokens = static_cast<size_t>(std::max<int64_t>(threads_, kBlockRows / base_->c.h_q));
+    if (chunk_.empty()) return;
+    const auto block_tokens = static_cast<size_t>(this->block_tokens());
     for (size_t from = 0; from < chunk_.size(); from += block_tokens) {
       std::map<const Inputs*, OracleBlock> answers;  // once for all kernels
       for (Subject& subject : subjects_)
@@ -396,9 +421,9 @@ class CaseJudge {
 
   CaseResult finish() {
     CaseResult result;
-    result.valid_keys = base_->valid_keys;
+    if (base_) result.valid_keys = base_->valid_keys;
     std::optional<double> coverage;
-    if (base_->c.values == Values::needle) coverage = needle_coverage(*base_);
+    if (base_ && base_->c.values == Values::needle) coverage = needle_coverage(*base_);
     for (Subject& subject : subjects_) {
       if (subject.running()) conclude(subject);
       PairResult pair;

@@ -6,8 +6,10 @@
 #include "cases/index_file.h"
 #include "harness/cards.h"
 #include "harness/checks.h"
+#include "harness/exit_status.h"
 #include "harness/session.h"
 #include "harness/verbs.h"
+#include "harness/worker/host_device.h"
 #include "kernels/archs.h"
 #include "kernels/mutants/mutant.h"
 #include "kernels/registry.h"
@@ -93,6 +95,7 @@ void list_support(const Options& options) {
   const std::vector<Candidate> kernels = cc ? session.chosen(true) : session.chosen();
   std::map<std::string, std::map<std::string, int>> sums;  // kernel, then "supported" or the reason
   for (const PlannedCase& planned : plan_cases(options)) {
+    if (const std::string why = too_large(planned.c()); !why.empty()) throw CannotStart(fmt::format("'{}': {}", to_line(planned.c()), why));
     const Inputs in = make_inputs(planned.c());
     for (const Candidate& kernel : kernels) {
       const RunReply reply = kernel.worker->supports(planned.c(), kernel.info.name, cc);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include "cases/words.h"
@@ -22,7 +24,8 @@ int64_t parse_count(std::string_view flag, std::string_view text, int64_t least)
 
 void parse_shard(const std::string& text, Options& options) {
   const size_t slash = text.find('/');
-  if (slash == std::string::npos) throw UsageError(fmt::format("--shard {}: want i/n, for example 1/4", text));
+  if (slash == std::string::npos || text.find_first_not_of("0123456789/") != text.npos || text.find('/', slash + 1) != text.npos)
+    throw UsageError(fmt::format("--shard {}: want i/n, for example 1/4", text));
   const int64_t i = parse_count("--shard", std::string_view(text).substr(0, slash), 1);
   const int64_t n = parse_count("--shard", std::string_view(text).substr(slash + 1), 1);
   if (i > n) throw UsageError(fmt::format("--shard {}: the shards are 1/{} to {}/{}", text, n, n, n));
@@ -82,7 +85,15 @@ void add_checking(CLI::App& app, Options& options) {
   add_word(app, "--accept", options.accept, {"declared", "reference"}, "judge by the precision a kernel declares, or by the reference declaration");
 }
 
-/// CLI11's own ranges let NaN through.
+/// CLI11's own ranges print 309 digits, and let NaN through.
+const CLI::Validator kPositive(
+    [](std::string& text) {
+      double value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      const bool ok = error == std::errc{} && end == text.data() + text.size() && value > 0 && std::isfinite(value);
+      return ok ? std::string() : "'" + text + "' is not a positive finite number";
+    },
+    "POSITIVE");
 const CLI::Validator kFinite(
     [](std::string& text) { return text.find_first_of("nN") == std::string::npos ? std::string() : "'" + text + "' is not a finite number"; }, "");
 
@@ -95,9 +106,7 @@ void add_timing(CLI::App& app, Options& options) {
   app.add_option("--max-noise", options.max_noise,
                  "stop when half the median's 95 % interval is under this share of it (0.005 on a GPU, 0.02 on a CPU)")
       ->check(CLI::Range(0.0, 1.0) & kFinite);
-  app.add_option("--max-time", options.max_time_s, "stop after so many seconds a kernel, timing and cache state of a case")
-      ->check(CLI::PositiveNumber)
-      ->check(kFinite);
+  app.add_option("--max-time", options.max_time_s, "stop after so many seconds a kernel, timing and cache state of a case")->check(kPositive);
   app.add_option("--benchmark_out", options.benchmark_out, "as in Google Benchmark")->type_name("FILE");
   app.add_option("--benchmark_format", options.benchmark_format, "as in Google Benchmark")->type_name("console|json|csv");
   app.add_option("--benchmark_filter", options.benchmark_filter, "as in Google Benchmark")->type_name("REGEX");
@@ -119,7 +128,7 @@ void add_gpus(CLI::App& app, Options& options) {
 void add_running(CLI::App& app, Options& options) {
   app.option_defaults()->group("Running");
   add_gpus(app, options);
-  app.add_option("--case-timeout", options.case_timeout_s, "seconds after which a worker that answers nothing is killed")->check(CLI::PositiveNumber);
+  app.add_option("--case-timeout", options.case_timeout_s, "seconds after which a worker that answers nothing is killed")->check(kPositive);
   add_text(app, "--threads", "N", "threads of CPU kernels and of the oracle",
            [&](const std::string& s) { options.threads = static_cast<int>(parse_count("--threads", s, 1)); });
   app.add_option("--out", options.out, "where the reports go: DIR/<arch>/")->type_name("DIR");
@@ -145,19 +154,25 @@ void add_resuming(CLI::App& app, Options& options) {
   app.add_flag("--retry", options.retry, "with --resume: ask again what ended in crash, timeout or oom");
 }
 
-/// An empty word is a variable of the caller's that was not set: "" as a folder would be the root or the folder at hand.
-void refuse_empty(const CLI::App& app) {
+/// An empty word is a variable of the caller's that was not set: "" as a folder would be the root or the folder at hand. A control character would be
+/// obeyed by every terminal that the word is printed on.
+void refuse_strange(const CLI::App& app) {
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 127; };
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& word : option->results())
+    for (const std::string& word : option->results()) {
       if (word.empty() && option->get_items_expected_max() > 0)
         throw UsageError(fmt::format("{}: {} is given, but empty", app.get_name(), option->get_name()));
+      if (const auto found = std::find_if(word.begin(), word.end(), is_control); found != word.end())
+        throw UsageError(fmt::format("{}: {}: character {} is a control character (code {})", app.get_name(), option->get_name(),
+                                     found - word.begin() + 1, static_cast<int>(*found)));
+    }
 }
 
 /// Returns false after --help was printed.
 bool parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
-    refuse_empty(app);
+    refuse_strange(app);
     return true;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());

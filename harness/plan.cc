@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <set>
 
 #include "harness/exit_status.h"
@@ -11,6 +12,8 @@
 
 namespace smla {
 namespace {
+
+constexpr int64_t kMostCases = 1000000;  // as in a suite
 
 std::vector<TypedRegex> compile(const char* flag, const std::vector<std::string>& patterns) {
   std::vector<TypedRegex> out;
@@ -68,7 +71,10 @@ std::vector<SuiteCase> with_set(const std::vector<SuiteCase>& cases, const std::
 std::vector<PlannedCase> plan_cases(const Options& options) {
   std::vector<PlannedCase> plan;
   for (const std::string& name : options.suites) append(plan, name, load_suite(name).cases);
-  for (const std::string& path : options.cases_files) append(plan, load_suite_file(path).name, load_suite_file(path).cases);
+  for (const std::string& path : options.cases_files) {
+    const Suite suite = load_suite_file(path);  // once: it may be a pipe
+    append(plan, suite.name, suite.cases);
+  }
   for (const std::string& line : options.case_lines) {
     try {
       SuiteCase suite_case;
@@ -78,7 +84,12 @@ std::vector<PlannedCase> plan_cases(const Options& options) {
   }
   if (options.suites.empty() && options.cases_files.empty() && options.case_lines.empty()) append(plan, "quick", load_suite("quick").cases);
 
+  std::set<std::string> set_keys;
   for (const std::string& set : options.sets) {
+    if (const std::string key = set.substr(0, set.find('=')); !set_keys.insert(key).second)
+      throw UsageError(fmt::format("--set {}: {} is set twice; its values stand in one list, {}=v1,v2", set, key, key));
+    const auto count = static_cast<int64_t>(plan.size()) * (1 + std::count(set.begin(), set.end(), ','));
+    if (count > kMostCases) throw UsageError(fmt::format("--set {}: makes {} cases, more than {}", set.substr(0, 100), count, kMostCases));
     std::vector<PlannedCase> product;
     for (const PlannedCase& old : plan) append(product, old.suite, with_set({old.suite_case}, set));
     plan = std::move(product);

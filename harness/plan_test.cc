@@ -48,6 +48,8 @@ TEST_CASE("--set multiplies, and keys whose default follows another key follow i
   CHECK(to_line(plan[5].c()) == "decode b=1 s_q=1 h_q=8 s_kv=100 topk=10 page_size=32");
   CHECK(plan[5].c().page_stride_rows == 32);
 
+  options.sets = {"h_q=1", "h_q=5"};
+  CHECK_THROWS_WITH(plan_cases(options), ContainsSubstring("h_q is set twice"));
   options.sets = {"topkk=3"};
   CHECK_THROWS_WITH(plan_cases(options), ContainsSubstring("topk"));
   options.sets = {"topk"};

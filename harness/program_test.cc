@@ -113,6 +113,17 @@ TEST_CASE("a defect is red, and its reproducer asks exactly that again") {
   CHECK(second[0].detail == first[0].detail);
 }
 
+TEST_CASE("what only a check saw is not captured: a replay would pass") {
+  Folder out;
+  const Ran ran = run("check --kernel mut_out_packed --kernel fake_zeros --dump failed --progress none " + kCase + " --out " + out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 1);
+  CHECK_THAT(ran.text, ContainsSubstring("not captured: its numbers are right, and a replay would show nothing of what the checks saw"));
+  const size_t captured = ran.text.find("captured: smla replay " + out.path);
+  REQUIRE(captured != ran.text.npos);
+  CHECK(run("replay " + out.path + "/cpu_x86_64/failed/*").status == 1);
+}
+
 TEST_CASE("the example plug-in passes every check, and declines with its reason") {
   Folder out;
   const Ran ran =

@@ -22,7 +22,10 @@ int terminal_columns() {
 
 }  // namespace
 
-void tell(const std::string& text) {
+void tell(const std::string& said) {
+  constexpr size_t kBegin = 600, kEnd = 300;  // of a line that quotes something endless
+  std::string text = said;
+  if (text.size() > kBegin + kEnd) text.replace(kBegin, text.size() - kBegin - kEnd, " ... ");
   std::fputs(fmt::format("smla: {}\n", clean_text(text)).c_str(), stderr);  // never fmt::print: it throws where stderr cannot be written
 }
 

@@ -29,6 +29,19 @@ struct Ranked {
   double want = 0, want_lse = 0, n = 0;
 };
 
+/// Empty, or how many entries within K_t name neither a slot of the pool nor -1. They are judged as no key, which is right, and may still be a
+/// mistake.
+std::string entries_beyond_pool(const Inputs& in) {
+  int64_t count = 0, first = 0;
+  for (int64_t t = 0; t < in.tokens(); ++t)
+    for (int64_t i = t * in.c.topk; i < t * in.c.topk + in.k_t(t); ++i)
+      if (in.indices[static_cast<size_t>(i)] != -1 && !in.is_valid(in.indices[static_cast<size_t>(i)]) && count++ == 0) first = i;
+  if (count == 0) return {};
+  const int64_t t = first / in.c.topk;
+  return fmt::format("{} entries of the lists name no slot of the pool's {} and are not -1: no keys; the first is b={} s_q={} entry {}: {}", count,
+                     in.num_slots, t / in.c.s_q, t % in.c.s_q, first % in.c.topk, in.indices[static_cast<size_t>(first)]);
+}
+
 class Replay {
  public:
   Replay(const CapturedCall& call, const ReplayFlags& flags)
@@ -68,6 +81,7 @@ class Replay {
     if (!not_finite_.tokens.empty())
       fmt::print("inputs  {}: {} of {} tokens read what is no number and are not judged\n", not_finite_.where, not_finite_.tokens.size(),
                  call_.in.tokens());
+    if (const std::string beyond = entries_beyond_pool(call_.in); !beyond.empty()) fmt::print("inputs  {}\n", beyond);
     if (f.rows == 0) return void(fmt::print("result  nothing could be judged\n"));
     fmt::print("result  {}: {} rows, z max {:.2f} of 6, row rms {:.2f} of its limit, pooled {}, lse {} of its limit\n", name_of(verdict.status()),
                f.rows, f.out.z_max, f.row_rms_share_max, f.pooled.rows > 0 ? fmt::format("{:.2f} of 0.85", f.pooled_rms()) : "-",

@@ -88,11 +88,15 @@ int smla_main(int argc, char** argv) {
     throw UsageError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
   } catch (const UsageError& e) { return failed(e, kUsage); } catch (const CannotStart& e) {
     return failed(e, kNothingCouldStart);
-  } catch (const NothingMatched& e) { return failed(e, kNothingMatched); } catch (const std::bad_alloc& e) {
-    return failed(e, kNothingCouldStart);
-  } catch (const std::system_error& e) { return failed(e, kNothingCouldStart); } catch (const std::exception& e) {
-    return failed(e, kCorrectnessRed);
-  }
+  } catch (const NothingMatched& e) { return failed(e, kNothingMatched); } catch (const std::bad_alloc&) {
+    return failed(CannotStart("out of memory (a limit of this shell's: ulimit -v)"), kNothingCouldStart);
+  } catch (const std::system_error& e) {
+    const bool limited = e.code() == std::errc::resource_unavailable_try_again || e.code() == std::errc::too_many_files_open ||
+                         e.code() == std::errc::not_enough_memory;
+    return failed(CannotStart(fmt::format("the system refuses what a run needs: {}{}", e.what(),
+                                          limited ? " (limits of this shell: ulimit -n files, -u processes, -v memory)" : "")),
+                  kNothingCouldStart);
+  } catch (const std::exception& e) { return failed(e, kCorrectnessRed); }
 }
 
 }  // namespace smla

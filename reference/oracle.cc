@@ -241,6 +241,15 @@ std::vector<int32_t> valid_slots(const Inputs& in, int64_t t) {
   return slots;
 }
 
+double oracle_bytes(const Inputs& in, int64_t tokens, const OracleOptions& options) {
+  const double h_q = in.c.h_q, d_qk = in.c.d_qk, d_v = in.c.d_v, scores = 1 + static_cast<double>(options.score_errors.size());
+  const double n = static_cast<double>(std::min<int64_t>(in.c.topk, in.valid_keys)), count = static_cast<double>(tokens);
+  const double scratch = (h_q + n) * d_qk + (3 + 1 + scores) * h_q * n, workers = tokens >= options.threads ? options.threads : 1;
+  const double block = count * h_q * ((3 + scores) * d_v + d_qk);
+  const double rows = std::min(count * n, static_cast<double>(in.selected.size())) * (static_cast<double>(in.row_bytes) + sizeof(int32_t));
+  return sizeof(double) * (scratch * workers + block) + rows + sizeof(int32_t) * count * n;
+}
+
 OracleBlock oracle(const Inputs& in, std::span<const int64_t> tokens, const OracleOptions& options) {
   auto start = std::chrono::steady_clock::now();
   OracleBlock block = empty_block(in.c, tokens, options);

@@ -71,6 +71,9 @@ struct OracleBlock {
 /// block. Throws UsageError for a format that is not judged yet.
 OracleBlock oracle(const Inputs& in, std::span<const int64_t> tokens, const OracleOptions& options = {});
 
+/// Memory that oracle() takes for a block of so many tokens, at most.
+double oracle_bytes(const Inputs& in, int64_t tokens, const OracleOptions& options);
+
 /// The slots that token t attends, in order, by the reference's own rule: a LIST, a slot named twice counts twice.
 std::vector<int32_t> valid_slots(const Inputs& in, int64_t t);
 

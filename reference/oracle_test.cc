@@ -248,5 +248,22 @@ TEST_CASE("results are the same bits for any number of threads and any block") {
   }
 }
 
+TEST_CASE("its memory is known before it is asked") {
+  const char* line = GENERATE("decode b=4 s_q=1 h_q=64 s_kv=3000 topk=1000", "decode b=1 s_q=1 h_q=2000 s_kv=90 topk=20",
+                              "decode b=2 s_q=1 h_q=1 s_kv=9000 topk=9000 pattern=dense kv_format=fp8_656");
+  INFO(line);
+  const Inputs in = make_inputs(parse_line(line));
+  OracleOptions options;
+  options.score_errors = {ScoreError{.u_q = 0x1p-4}};
+  const std::vector<int64_t> tokens = {0};
+  const OracleBlock block = oracle(in, tokens, options);
+  double elements = static_cast<double>(block.out.size() + block.A.size() + block.C.size() + block.k_mean.size());
+  for (const auto& scores : block.scores) elements += static_cast<double>(scores.B.size());
+  const double keys = block.n[0] * static_cast<double>(in.c.d_qk + 6 * in.c.h_q);  // K, X, W, P and L of the token at work
+  CAPTURE(elements, keys);
+  CHECK(oracle_bytes(in, 1, options) >= 8 * (elements + keys));
+  CHECK(oracle_bytes(in, 1, options) < 2 * 8 * (elements + keys));
+}
+
 }  // namespace
 }  // namespace smla

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,6 +117,8 @@ CsvAppender::CsvAppender(std::string path, std::vector<std::string> header, cons
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw cannot_append(path_, std::strerror(errno));
   try {
+    struct stat is {};
+    if (::fstat(fd_, &is) == 0 && !S_ISREG(is.st_mode)) throw cannot_append(path_, "it is no regular file");
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) throw cannot_append(path_, errno == EWOULDBLOCK ? "another run is writing it" : std::strerror(errno));
     const Csv csv = read_csv(path_);
     if (csv.header.empty()) {  // new, or killed before the header was whole

@@ -18,6 +18,8 @@ struct Outcome {
   /// The row that decides: the red one if one is, else any that is not pass, else out.
   const AccuracyRow& worst() const;
   Status status() const { return worst().status; }
+  /// Empty, or what its rows cannot both say, or not with these figures, or what is missing: somebody changed them since they were written.
+  std::string contradiction() const;
 };
 
 /// In the order in which pairs first appear. Pointers into `rows`.

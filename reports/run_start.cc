@@ -49,14 +49,24 @@ void begin_run(const std::string& folder, const RunStart& start) {
 RunStart read_run_start(const std::string& folder) {
   const std::string path = folder + "/env.json";
   if (!std::filesystem::exists(path)) throw UsageError(fmt::format("no run was begun in {} (there is no env.json)", folder));
-  try {
-    const auto env = nlohmann::json::parse(read_text_file(path));
-    RunStart start{env.at("run_id"), env.at("started_utc"), env.at("command"), env.at("resumed"), {}};
-    for (const auto& [name, member] : kIdentity) start.identity.*member = env.at("identity").at(name);
-    return start;
-  } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("{}: not what a run of this version wrote: {}", path, clean_text(error.what())));
-  }
+  const auto env = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  if (!env.is_object()) throw UsageError(path + ": is no JSON object: cut short, or changed by hand");
+  const auto at = [&]<class T>(const nlohmann::json& object, const char* key, T& value) {
+    try {
+      object.at(key).get_to(value);
+    } catch (const nlohmann::json::exception&) {
+      throw UsageError(fmt::format("{}: not what a run of this version wrote: no '{}' of its kind", path, key));
+    }
+  };
+  RunStart start;
+  at(env, "run_id", start.run_id);
+  at(env, "started_utc", start.started_utc);
+  at(env, "command", start.command);
+  at(env, "resumed", start.resumed);
+  nlohmann::json identity;
+  at(env, "identity", identity);
+  for (const auto& [name, member] : kIdentity) at(identity, name, start.identity.*member);
+  return start;
 }
 
 }  // namespace smla

@@ -56,9 +56,29 @@ expect 'contradictory case: dense, but topk < s_kv' 3 'pattern=dense: topk=20 is
 expect 'contradictory case: needle over arbitrary scales' 3 'scales=pow2' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 kv_format=fp8_656 values=needle' --out out"
 expect 'contradiction by --set' 3 "--set kv_format=fp16" "$smla check $small --set kv_format=fp16 --out out"
 expect 'nothing is left' 4 'no case is left' "$smla check $small --filter nothing_is_called_so --out out"
-expect 'a time that is no number' 3 'not a finite number' "$smla bench $small --max-time nan --out out"
+expect 'a time that is no number' 3 'not a positive finite number' "$smla bench $small --max-time nan --out out"
 expect 'a filter that would end the stack' 3 '40000 characters are too long for a regular expression' "$smla list cases --case decode --filter \"\$(printf '(%.0s' {1..20000}; printf ')%.0s' {1..20000})\""
 expect 'a suite that never ends' 3 '/dev/zero: is no regular file' "$smla list cases --cases /dev/zero"
+
+expect 'a product that never ends' 3 '--set page_size=.* makes [0-9]+ cases, more than 1000000' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' --set seed=\$(seq -s, 2000) --set page_size=\$(seq -s, 2000) --out out"
+expect 'a key set twice' 3 'topk is set twice.*topk=v1,v2' "$smla check $small --set topk=10 --set topk=20 --out out"
+expect 'a shard of three numbers' 3 '--shard 1/2/3: want i/n' "$smla check $small --shard 1/2/3 --out out"
+expect 'no time at all' 3 "case-timeout: '0' is not a positive finite number" "$smla check $small --case-timeout 0 --out out"
+expect 'a control character' 3 '--out: character 4 is a control character \(code 27\)' "$smla check $small --out \$'bad\\e[31m'"
+expect 'a word without end' 3 '^smla: --case .xxxx.* [.]{3} ' "$smla check --case \$(printf 'x%.0s' {1..50000}) --out out"
+[ "$(wc -c <said)" -lt 1000 ] || wrong "$(wc -c <said) characters are told"
+expect 'more than 2^30 entries' 3 'topk: 2147483647 is more than 2' "$smla check --case 'decode topk=2147483647' --checks all --out out"
+expect 'a page too large' 3 'page_size=2147483647' "$smla check --case 'decode b=1 s_q=1 page_size=2147483647' --out out"
+many_lines=yes expect 'lists that no machine holds' 77 "1 skipped" "$smla check --kernel cpu_naive --case 'decode b=1 s_q=256 h_q=2 s_kv=90 topk=1073741824' --checks all --progress none -v --out gone"
+grep -q "lists and page table, here and in a worker, need 2199023268440 bytes" said || wrong "no size was told: $(cat said)"
+many_lines=yes expect 'heads that no oracle holds' 77 'the oracle and the answers that it judges need [0-9]+ bytes' "$smla check --kernel cpu_naive --case 'decode b=1 s_q=1 h_q=1000000000 s_kv=90 topk=20' --progress none -v --out gone"
+expect 'a capture of it' 5 'lists and page table.* need 2199023268440 bytes' "$smla capture 'decode b=1 s_q=256 h_q=2 s_kv=90 topk=1073741824' x.safetensors"
+expect 'an index file that is no file' 3 '/proc/self/mem: Input/output error' "$smla check --kernel cpu_naive --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 pattern=file:/proc/self/mem' --progress none --out gone"
+expect 'a handful of descriptors (ulimit -n 8)' 5 'needs 64 file descriptors, ulimit -n allows 8' "ulimit -n 8; $smla check $small --out gone"
+cat >pipe.sh <<P
+$smla list cases --cases <(printf '[[group]]\nname = "g"\nwhy = "w"\nbase = "decode b=1 s_q=1 h_q=2 s_kv=90 topk=20"\n')
+P
+expect 'a suite out of a pipe' 0 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' "bash pipe.sh"
 
 # Suites of one's own.
 printf '[[group]]\nname = "g"\nwhy = "w"\nbase = "decode b=1 s_q=1 h_q=2 s_kv=90 topk=20"\n' >good.toml
@@ -104,6 +124,10 @@ expect 'OUT: a file is in the way' 3 '--out file' "$smla check $small --out file
 expect 'OUT: below a file' 3 '--out file/deep' "$smla check $small --out file/deep"
 mkdir -p out/$arch/accuracy.csv
 expect 'a folder where accuracy.csv should be' 3 'accuracy.csv' "$smla check $small --out out"
+rm -r out && mkdir -p out/$arch && mkfifo out/$arch/accuracy.csv
+expect 'a pipe where accuracy.csv should be' 3 'accuracy.csv: it is no regular file' "timeout 20 $smla check $small --out out"
+rm out/$arch/accuracy.csv && mkfifo out/$arch/env.json
+expect 'a pipe where env.json should be' 3 'env.json is no regular file' "timeout 20 $smla check $small --out out"
 rm -r out && mkdir -p out/$arch/summary.md
 expect 'a folder where summary.md should be' 3 'summary.md is a folder' "$smla check $small --out out"
 rm -r out
@@ -225,6 +249,29 @@ base ''
 many_lines=yes expect 'where nothing can be written' 3 'cannot write /proc/nowhere/gate.md' "$gate --markdown /proc/nowhere/gate.md"
 expect 'a report that is not there' 3 'base/deeper: no accuracy.csv is there' "$smla gate --baseline base/deeper --out out"
 expect 'a GPU that is not here' 5 '--gpu 99: ' "$smla check $small --gpu 99 --out out"
+
+# A run that is resumed believes no row that was changed.
+cp -r out changed
+accuracy=changed/$arch/accuracy.csv
+resumed() {  # WHAT REGEX PYTHON
+  cp out/$arch/accuracy.csv $accuracy
+  change $accuracy "$3"
+  expect "resumed: $1" 3 "cpu_naive, decode b=1 .*$2.* it was changed after the run" "$smla run $small --cache warm --max-time 0.02 --resume changed"
+}
+resumed 'half a pair' 'the row of lse is missing' 'rows = [r for r in rows if r["tensor"] == "out"]'
+resumed 'the other half' 'the row of out is missing' 'rows = [r for r in rows if r["tensor"] == "lse"]'
+resumed 'a status that its figures deny' 'out is pass, with 3 bad rows' 'rows[-2]["n_bad_rows"] = 3'
+resumed 'a status without a reason' "out is fail, and its detail is ''" 'rows[-2]["status"] = "fail"'
+resumed 'two rows of different runs' 'its two rows are not of one run' 'rows[-1]["checks_run"] = "guards"'
+resumed 'a check that failed unseen' 'both rows pass, and guards_ok is false' 'rows[-1]["guards_ok"] = rows[-2]["guards_ok"] = "false"'
+cp out/$arch/accuracy.csv $accuracy
+for damage in 'head -c 100@is no JSON object' 's/run_id/run_di/@no .run_id. of its kind' 's/"resumed":.0/"resumed":"no"/@no .resumed. of its kind'; do
+  how=${damage%%@*}
+  case $how in s*) how="sed $how" ;; esac
+  $how out/$arch/env.json >changed/$arch/env.json
+  expect "resumed: env.json after $how" 3 "env.json: .*${damage##*@}" "$smla run $small --cache warm --max-time 0.02 --resume changed"
+done
+rm -r changed
 
 # A spreadsheet saved the report.
 csv=out/$arch/accuracy.csv

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <immintrin.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <limits>
 #include <numeric>
 
+#include "cases/cost.h"
 #include "harness/worker/blackbox.h"
 #include "harness/worker/hash.h"
 #include "harness/worker/parallel.h"
@@ -364,6 +366,12 @@ int64_t host_available_bytes() {
   std::ifstream meminfo("/proc/meminfo");
   for (std::string word; meminfo >> word;)
     if (int64_t kib; word == "MemAvailable:" && meminfo >> kib) available = kib * 1024;
+  rlimit limit_of_space;
+  if (getrlimit(RLIMIT_AS, &limit_of_space) == 0 && limit_of_space.rlim_cur != RLIM_INFINITY) {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    available = std::min(available, std::max<int64_t>(0, static_cast<int64_t>(limit_of_space.rlim_cur) - pages * sysconf(_SC_PAGESIZE)));
+  }
   // the control group's own limit, less what it holds and could not give back
   auto number_in = [](const char* path) {
     std::ifstream file(path);
@@ -380,5 +388,14 @@ int64_t host_available_bytes() {
   }
   return available;
 }
+
+std::string too_large(double need_bytes, std::string_view what) {
+  if (need_bytes < static_cast<double>(kWorthAsking_bytes)) return {};
+  const int64_t have = host_available_bytes();
+  if (need_bytes <= static_cast<double>(have)) return {};
+  return fmt::format("{} need {:.0f} bytes, {} are free", what, need_bytes, have);
+}
+
+std::string too_large(const Case& c) { return too_large(2 * inputs_bytes(c), "the case's lists and page table, here and in a worker,"); }
 
 }  // namespace smla

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,6 +19,8 @@
 #include <fstream>
 #include <system_error>
 #include <utility>
+
+#include "harness/exit_status.h"
 
 extern char** environ;
 
@@ -113,6 +116,10 @@ int64_t peak_bytes(pid_t pid) {
 }
 
 Process::Process(const std::string& program, const std::vector<std::string>& args, int shared) {
+  constexpr rlim_t kLeastFiles = 64;
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kLeastFiles)
+    throw CannotStart(fmt::format("a worker needs {} file descriptors, ulimit -n allows {}", kLeastFiles, files.rlim_cur));
   auto [socket, child_socket] = make_socket();
   auto [out, child_out] = make_pipe();
   auto [err, child_err] = make_pipe();

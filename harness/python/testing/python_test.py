@@ -360,6 +360,14 @@ class Captures(InFolder):
         text = self.smla("replay", path)
         self.assertIn("q b=0 s_q=0 h=0 channel 0 is nan: 1 of 2 tokens", text)
 
+    def test_entries_beyond_the_pool_are_told(self):
+        path = self.captured("decode b=2 s_q=1 h_q=2 s_kv=10 topk=5")
+        self.assertNotIn("no slot of the pool", self.smla("replay", path))
+        dtype, shape, raw = smla.load_safetensors(path)[0]["indices"]
+        self.changed(path, indices=(dtype, shape, raw[:24] + struct.pack("<2i", 1 << 20, -7) + raw[32:]))
+        text = self.smla("replay", path, status=1)  # the answer was made of those keys, too
+        self.assertRegex(text, r"(?m)^inputs  2 entries of the lists name no slot of the pool's \d+ and are not -1: no keys; the first is b=1 s_q=0 entry 1: 1048576$")
+
     def test_bad_captures_are_one_line_and_exit_3(self):
         def says(told, **tensors):
             path = self.captured("decode b=2 s_q=1 h_q=2 s_kv=10 topk=5 sink=finite")
