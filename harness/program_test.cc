@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "reports/env.h"
 #include "reports/report_file.h"
 
 using namespace smla;
@@ -68,6 +69,7 @@ TEST_CASE("nothing matched is 4, nothing passed is 77, no words is help and 3") 
   CHECK_THAT(none.text, ContainsSubstring("passed 0 / planned 1, 1 unsupported"));
   CHECK(run("").status == 3);
   CHECK(run("--help").status == 0);
+  CHECK_THAT(run("--version").text, ContainsSubstring("smla " + build_info().tool_version + " (") && ContainsSubstring(", built for "));
   CHECK_THAT(run("check --help").text, ContainsSubstring("--oracle-rows"));
 }
 

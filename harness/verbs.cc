@@ -17,6 +17,7 @@
 #include "harness/exit_status.h"
 #include "harness/progress.h"
 #include "harness/worker.h"
+#include "reports/env.h"
 
 namespace smla {
 namespace {
@@ -36,8 +37,18 @@ constexpr Verb kVerbs[] = {
 };
 
 void print_help() {
-  fmt::print("smla: a correctness and performance harness for sparse MLA attention kernels\n\n  smla VERB [flags]     smla VERB --help\n\n");
+  fmt::print(
+      "smla: a correctness and performance harness for sparse MLA attention kernels\n\n  smla VERB [flags]     smla VERB --help     smla "
+      "--version\n\n");
   for (const Verb& verb : kVerbs) fmt::print("  {:8} {}\n", verb.name, verb.what);
+}
+
+/// One line that a report of a fault can quote.
+void print_version() {
+  const BuildInfo& build = build_info();
+  const std::string commit =
+      build.git_commit.empty() ? "outside git" : build.git_commit.substr(0, 12) + (build.git_dirty.value_or(false) ? " with changes" : "");
+  fmt::print("smla {} ({}), {}, {}, built for {}\n", build.tool_version, commit, build.compiler, build.build_type, SMLA_BUILT_FOR);
 }
 
 /// Else the next file that is opened would take their places, and what is printed would go into it.
@@ -58,6 +69,10 @@ int dispatch(int argc, char** argv) {
   const std::string_view word = argv[1];
   if (word == "--help" || word == "-h" || word == "help") {
     print_help();
+    return kAllGreen;
+  }
+  if (word == "--version") {
+    print_version();
     return kAllGreen;
   }
   for (const Verb& verb : kVerbs)
