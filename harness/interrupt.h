@@ -5,8 +5,14 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <stdexcept>
 
 namespace smla {
+
+/// The user asked to stop before a case could be asked: nothing is lost, and exit status is 128 + signal.
+struct Interrupted : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// From now on signals come here instead of ending the program: to be called before threads are made, which inherit that. A second call does nothing.
 void watch_interrupts();

@@ -15,6 +15,7 @@
 
 #include "cases/words.h"
 #include "harness/exit_status.h"
+#include "harness/interrupt.h"
 #include "harness/progress.h"
 #include "harness/worker.h"
 #include "reports/env.h"
@@ -101,9 +102,11 @@ int smla_main(int argc, char** argv) {
     std::putchar('\n');
     std::fflush(stdout);
     throw UsageError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
-  } catch (const UsageError& e) { return failed(e, kUsage); } catch (const CannotStart& e) {
-    return failed(e, kNothingCouldStart);
-  } catch (const NothingMatched& e) { return failed(e, kNothingMatched); } catch (const std::bad_alloc&) {
+  } catch (const Interrupted& e) { return failed(e, 128 + interrupted()); } catch (const UsageError& e) {
+    return failed(e, kUsage);
+  } catch (const CannotStart& e) { return failed(e, kNothingCouldStart); } catch (const NothingMatched& e) {
+    return failed(e, kNothingMatched);
+  } catch (const std::bad_alloc&) {
     return failed(CannotStart("out of memory (a limit of this shell's: ulimit -v)"), kNothingCouldStart);
   } catch (const std::system_error& e) {
     const bool limited = e.code() == std::errc::resource_unavailable_try_again || e.code() == std::errc::too_many_files_open ||

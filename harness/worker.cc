@@ -301,6 +301,7 @@ Worker::~Worker() = default;
 
 std::vector<KernelInfo> Worker::list() {
   if (auto death = impl_->ensure_started()) {
+    if (const int signal = interrupted()) throw Interrupted(fmt::format("interrupted by signal {} before a case was asked", signal));
     if (!impl_->options.python.empty()) throw UsageError(fmt::format("--python {}: {}", impl_->options.python, death->detail));
     if (impl_->options.plugin.empty()) throw std::runtime_error("the worker did not start: " + death->detail);
     throw UsageError(fmt::format("plug-in {}: could not be loaded: {}", impl_->options.plugin, death->detail));
