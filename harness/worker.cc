@@ -50,7 +50,7 @@ std::string last_lines(std::string_view text, size_t count) {
 struct Death {
   Status status;
   std::string detail;
-  bool before_kernel = false;  // the request had not come to the kernel's first call yet
+  bool others = false;  // nothing speaks for this kernel's fault: it was not called yet, or a thread faulted that an earlier one may have made
 };
 
 std::string sent_text(int signal) { return fmt::format("sent SIG{} to the process that runs the harness", sigabbrev_np(signal)); }
@@ -143,7 +143,7 @@ struct Worker::Impl {
       if (const int sent = process->signal_sent()) text += "; it " + sent_text(sent);
       if (!stderr_tail.empty()) text += "; stderr: " + stderr_tail;
       process.reset();
-      return Death{status, std::move(text), box.kernel_since_ns == 0 && box.kernel_spent_ns == 0};
+      return Death{status, std::move(text), box.in_other_thread || (box.kernel_since_ns == 0 && box.kernel_spent_ns == 0)};
     };
     switch (event) {
       case Process::Event::deadline:
@@ -163,6 +163,7 @@ struct Worker::Impl {
       return death(Status::oom, fmt::format("{}{} at its memory limit: {} MiB of its own", to_string(exit), during, box.data_allowance_bytes >> 20));
     std::string text = to_string(exit) + during;
     if (!fault.empty()) text += ": " + fault;
+    if (box.in_other_thread) text += box.kernel_since_ns ? ", in a thread of a kernel's" : ", in a thread that a kernel left behind";
     if (exit.signalled && exit.code == SIGKILL) text += " (killed from outside: out of memory, or by hand)";
     return death(Status::crash, std::move(text));
   }
@@ -209,17 +210,21 @@ struct Worker::Impl {
     return bury(Process::Event::line, 0);
   }
 
-  /// The answer, or how the worker ended. What goes wrong before this kernel was called is not its fault where the process has served others: it was
-  /// left unfit in a way that nobody noticed, and a fresh one is asked.
+  /// The answer, or how the worker ended. What goes wrong before this kernel was called, or in a thread of some kernel's, need not be its fault
+  /// where the process has served others: a fresh one is asked once more.
   template <class Answer>
   std::variant<Answer, Death> ask(const Request& request, int64_t rows_bytes, double deadline_s) {
     std::visit([](const auto& r) { validate(r.c); }, request);  // else it would not even be a message
-    const std::string before = process && !process->ended() ? served : "";
+    if (process && process->ended() && !served.empty() && !interrupted()) {
+      const std::string last = served;
+      tell(clean_text(fmt::format("a worker ended after a call of '{}' had come back: {}", last, bury(Process::Event::exited, 0).detail)));
+    }
+    const std::string before = process ? served : "";
     std::string why;
     try {
       auto outcome = ask_once<Answer>(request, rows_bytes, deadline_s);
       const auto* death = std::get_if<Death>(&outcome);
-      if (!death || before.empty() || !death->before_kernel || interrupted()) return outcome;
+      if (!death || before.empty() || !death->others || interrupted()) return outcome;
       why = death->detail;
     } catch (const UsageError& error) {
       if (before.empty()) throw;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -490,6 +491,26 @@ TEST_CASE("a daemon that a kernel started does not outlive its worker") {
   CHECK(w.run(ask("fork_setsid")).status == Status::crash);
   for (int i = 0; i < 300 && processes() >= before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(processes() < before);  // the worker went as well
+}
+
+TEST_CASE("a thread that a kernel left behind and that faults is told from the harness's own work") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  RunRequest late = ask("fault_late");
+  CHECK(w.run(late).status == Status::pass);
+  RunRequest request = ask("healthy", "decode b=8 s_q=1 h_q=8 s_kv=32768 topk=2048");  // generation alone takes longer than the thread waits
+  request.tokens = {0};
+  std::string told;
+  {
+    const int kept = dup(STDERR_FILENO), file = memfd_create("told", 0);
+    dup2(file, STDERR_FILENO);
+    for (int i = 0; i < 50 && w.restarts() == 0; ++i, ++request.c.seed) CHECK(w.run(request).status == Status::pass);
+    dup2(kept, STDERR_FILENO);
+    told.resize(static_cast<size_t>(lseek(file, 0, SEEK_END)));
+    CHECK(pread(file, told.data(), told.size(), 0) == std::ssize(told));
+    close(kept), close(file);
+  }
+  CHECK(w.restarts() == 1);
+  CHECK_THAT(told, ContainsSubstring("SIGSEGV in ") && ContainsSubstring("address 0x10, in a thread "));
 }
 
 TEST_CASE("timing: the gather loads a row once, however many query tokens select it") {

@@ -73,6 +73,7 @@ EXPECTED = {
     "truncate_fds": ("crash", "SIGBUS in returning the judged rows"),
     "wait_for_file": ("timeout", "no answer within 1 s"),
     "answer_rounding": ("fail", "rows wrong"),
+    "fault_late": ("fail", "rows wrong"),  # what it does later ends its worker, and stderr says whose it was
     "move_away": ("fail", "rows wrong"),
     "huge_workspace": ("oom", "workspace: 1125899906842624 bytes"),
     "negative_workspace": ("crash", "workspace_bytes returned -5"),

@@ -264,6 +264,15 @@ int wait_for_file(const Call& c) {  // for tests that stop a run and go on with 
 }
 int answer_rounding(const Call& c) { return answer(c, std::fegetround() == FE_TONEAREST ? 0 : 1), 0; }
 
+int fault_late(const Call& c) {  // in a thread that outlives the call
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    int* volatile nowhere = reinterpret_cast<int*>(16);
+    *nowhere = 1;
+  }).detach();
+  return healthy(c);
+}
+
 int lower_limits(const Call& c) {
   constexpr rlimit none{0, 0};
   for (const auto resource : {RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_AS}) setrlimit(resource, &none);
@@ -382,6 +391,7 @@ const Behaviour kBehaviours[] = {
     {"needs_file", needs_file},
     {"wait_for_file", wait_for_file},
     {"answer_rounding", answer_rounding},
+    {"fault_late", fault_late},
     {"lower_limits", lower_limits},
     {"lower_memory", lower_memory},
     {"leave_alarm", leave_alarm},

@@ -34,6 +34,7 @@ struct LockedMemory {
 };
 std::array<LockedMemory, 32> locked_memory;
 bool watching = false;
+thread_local bool ours = false;
 
 // Only async-signal-safe calls from here on: fmt::format_to into an array and std::from_chars neither allocate nor lock.
 
@@ -69,6 +70,7 @@ bool let_write(uintptr_t address) {
 void on_fatal_signal(int signal, siginfo_t* info, void*) {
   if (signal == SIGSEGV && info->si_code == SEGV_ACCERR && let_write(reinterpret_cast<uintptr_t>(info->si_addr))) return;
   box->data_bytes = data_bytes_now();
+  box->in_other_thread = !ours;
   if (signal == SIGSEGV || signal == SIGBUS) describe_fault(reinterpret_cast<uintptr_t>(info->si_addr));
   ::signal(signal, SIG_DFL);
   raise(signal);
@@ -99,7 +101,9 @@ void watch_for_faults() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &action, nullptr);
   watching = true;
+  this_thread_is_ours();
 }
+void this_thread_is_ours() { ours = true; }
 
 std::vector<std::string> lost_fault_handlers() {
   std::vector<std::string> lost;

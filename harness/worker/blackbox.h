@@ -18,6 +18,7 @@ struct Blackbox {
   int64_t kernel_since_ns;       // steady clock: since when that is the kernel's work; 0 = it is the harness's
   int64_t kernel_spent_ns;       // what kernels took before that, in this request
   char fault[96];                // where a memory fault hit, relative to the nearest tensor: "1152 bytes before kv"
+  bool in_other_thread;          // the fatal signal came in a thread of some kernel's, of this or of an earlier one
   int64_t data_bytes;            // private writable memory when a fatal signal came
   int64_t data_limit_bytes;      // the most it could have, 0 = no limit
   int64_t data_allowance_bytes;  // of it, what was the kernel's own
@@ -42,6 +43,8 @@ void set_stage(std::string_view stage, Turn turn = Turn::harness);
 
 /// Installs handlers for the signals that a broken kernel raises: they fill `fault` and `data_bytes`, then let the signal take its course.
 void watch_for_faults();
+/// This thread is the harness's own, as the caller of watch_for_faults() is. Another is one that some kernel made.
+void this_thread_is_ours();
 /// Of SIGSEGV and SIGBUS, those whose handler is another by now. Whoever has one of his own can fault, jump back and go on.
 std::vector<std::string> lost_fault_handlers();
 /// Names memory that a kernel was given, for `fault`. At most 64 ranges at a time; more stay nameless.
