@@ -232,6 +232,7 @@ struct Worker::Impl {
       process.reset();
     }
     auto outcome = ask_once<Answer>(request, rows_bytes, deadline_s);
+    if (std::holds_alternative<Death>(outcome)) return outcome;  // it was this kernel's own doing
     tell(clean_text(fmt::format("a worker was not fit to go on after a call of '{}': {}; a fresh one was asked", before, why)));
     return outcome;
   }
