@@ -271,7 +271,7 @@ bool parse_flags(GateFlags& flags, int argc, char** argv) {
   CLI::App app("a run against a reviewed baseline: exit status 1 is correctness red, 2 throughput red", argv[0]);
   app.add_option("--baseline", flags.baseline, "reports/baselines/<arch>: the reviewed reports")->required()->type_name("DIR");
   app.add_option("--out", flags.out, "the run: DIR, DIR/<arch> or, of several cards, DIR/gpuN/<arch>")->type_name("DIR");
-  app.add_option("--max-loss", flags.max_loss, "slower by more than this fraction is red")->check(CLI::Range(0.0, 10.0) & kFinite);
+  app.add_option("--max-loss", flags.max_loss, "slower by more than this fraction is red: 0.03 is 3 %")->check(CLI::Range(0.0, 10.0) & kFinite);
   app.add_option("--noise-factor", flags.noise_factor, "... if it is also more than so many times the pair's A/A noise")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--known-issues", flags.known_issues, "what may be red for now (default: known_issues.toml in the baseline)")

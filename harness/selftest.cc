@@ -329,7 +329,7 @@ std::vector<std::vector<const Planted*>> Selftest::alike() const {
 }
 
 Table Selftest::rules() const {
-  Table table{{"rule", "defects noticed", "of", "cells", "healthy rejected", "of", "what"}, {}};
+  Table table{{"rule", "defects noticed", "of defects", "cells", "healthy rejected", "of healthy", "what"}, {}};
   const auto add = [&](const char* name, const auto& cells, int64_t alarms, const char* what) {
     int64_t noticed = 0, all = 0;
     for (const Planted& p : planted_) noticed += cells(p) > 0, all += cells(p);

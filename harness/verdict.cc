@@ -27,7 +27,8 @@ std::string out_fault(const RowFigures& f, const Limits& limits) {
     if (!f.diagnosis.empty()) why += "; " + f.diagnosis;
   }
   if (!f.pooled.ok(limits))
-    why = join(why, fmt::format("pooled rms of z {:.3f} over {:.2f}: a bias that no row shows alone", f.pooled.value(), limits.pooled_rms));
+    why = join(why, fmt::format("pooled rms of z {:.3f} over {:.2f}{}", f.pooled.value(), limits.pooled_rms,
+                                f.out.n_bad_rows == 0 ? ": a bias that no row shows alone" : ""));
   return why;
 }
 
