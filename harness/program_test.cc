@@ -177,8 +177,8 @@ TEST_CASE("SIGTERM ends a run at once, in the middle of a case: what was finishe
                               " ./smla check --plugin harness/testing/libsmla_hostile.so --kernel declines --kernel error"
                               " --kernel healthy --kernel wait_for_file --kernel write_past_out --checks guards --threads 1 --progress none " +
                               kCase;
-  const Ran ran = shell(command + " --out " + out.path +
-                        " & p=$!; sleep 1; kill -TERM $p; kill -TERM $p; begun=$(date +%s%N); wait $p; status=$?; "
+  const Ran ran = shell(command + " --out " + out.path + " & p=$!; while kill -0 $p 2>/dev/null && ! [ -e " + file +
+                        ".awaited ]; do sleep 0.02; done; kill -TERM $p; kill -TERM $p; begun=$(date +%s%N); wait $p; status=$?; "
                         "echo took $((($(date +%s%N) - begun) / 1000000)) ms; exit $status");
   INFO(ran.text);
   CHECK(ran.status == 143);

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -257,8 +258,9 @@ int stop_worker(const Call& c) {  // for tests that act on the worker from outsi
   return sleeps(c);
 }
 
-int wait_for_file(const Call& c) {  // for tests that stop a run and go on with it
+int wait_for_file(const Call& c) {  // for tests that stop a run and go on with it: FILE.awaited says that the time has come
   const char* path = std::getenv("SMLA_HOSTILE_FILE");
+  if (path) close(open((std::string(path) + ".awaited").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   while (!path || access(path, F_OK) != 0) usleep(1000);
   return healthy(c);
 }
