@@ -161,7 +161,8 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"abort_in_supports", Status::crash, {"SIGABRT in supports"}},
   }));
   INFO(row.kernel);
-  if (kSanitized && std::string_view(row.kernel).starts_with("leak")) return;
+  const std::string_view name = row.kernel;
+  if (kSanitized && (name.starts_with("leak") || name == "lower_limits")) return;  // the sanitizer's own memory ends first
   RunRequest request = ask(row.kernel);
   request.deadline_s = row.deadline_s;
   RunReply reply;
