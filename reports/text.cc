@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cases/input_file.h"
 #include "cases/words.h"
 
 namespace smla {
@@ -110,17 +111,8 @@ bool TypedRegex::found_in(const std::string& text) const {
 }
 
 std::string read_text_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw cannot("read", path);
   std::string text;
-  char block[1 << 16];
-  ssize_t n;
-  while ((n = ::read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
-    if (n > 0) text.append(block, static_cast<size_t>(n));
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  if (n < 0) throw cannot("read", path);
+  if (!read_whole_file(path, text)) throw cannot("read", path);
   return text;
 }
 
