@@ -3,7 +3,9 @@
 #include "cases/needle.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "cases/random.h"
@@ -12,19 +14,72 @@
 namespace smla {
 namespace {
 
-/// Row t's valid entries as slots: those at the edges of tiles first, then the others, each in list order.
-std::vector<int32_t> edges_first(const Inputs& in, int64_t t) {
-  static constexpr int32_t kEdges[] = {0, 1, 15, 16, 31, 32, 63, 64, 127, 128};
-  const int32_t k_t = in.k_t(t);
-  const int32_t* list = in.indices.data() + t * in.c.topk;
-  std::vector<int32_t> first, rest;
-  for (int32_t i = 0; i < k_t; ++i) {
-    if (!in.is_valid(list[i])) continue;
-    const bool edge = i == k_t - 1 || std::find(std::begin(kEdges), std::end(kEdges), i) != std::end(kEdges);
-    (edge ? first : rest).push_back(list[i]);
+/// Positions of a list in the order in which they are worth asking, whatever stands there: both sides of every border of 16 entries, the coarsest
+/// first (where splits, pages and tiles begin and end), then the others as the seed has it.
+std::vector<int32_t> worth_asking(const Case& c) {
+  std::vector<int32_t> borders, order, others;
+  for (int32_t border = 16; border < c.topk; border += 16) borders.push_back(border);
+  std::stable_sort(borders.begin(), borders.end(), [](uint32_t a, uint32_t b) { return std::countr_zero(a) > std::countr_zero(b); });
+  for (int32_t border : borders) order.insert(order.end(), {border, border - 1});
+  for (int32_t position = 0; position < c.topk; ++position)
+    if ((position % 16 != 0 || position == 0) && (position % 16 != 15 || position == c.topk - 1)) others.push_back(position);
+  Random(c.seed, Draw::q, 0).shuffle(others.data(), std::ssize(others));
+  order.insert(order.end(), others.begin(), others.end());
+  return order;
+}
+
+/// Deals the entries of the lists out to the queries, row after row, so that few rows ask what kernels lose, and many ask everything.
+class Dealer {
+ public:
+  explicit Dealer(const Inputs& in) : in_(in), order_(worth_asking(in.c)), asked_(in.c.topk), begun_at_(in.c.topk), ended_at_(in.c.topk) {}
+
+  /// Row t, whose valid entries stand at these positions: at least one.
+  void begin(int64_t t, const std::vector<int32_t>& valid) {
+    const int32_t* list = in_.indices.data() + t * in_.c.topk;
+    first_ = valid.front();
+    last_ = valid.back();
+    std::vector<bool> is_valid(in_.c.topk);
+    for (int32_t position : valid) is_valid[position] = true;
+    row_ = {last_, first_};
+    for (int32_t p = 2; p < in_.c.topk; ++p)  // where a run of slots first goes on in another page
+      if (is_valid[p - 2] && is_valid[p - 1] && is_valid[p] && list[p - 2] + 1 == list[p - 1] && list[p] % in_.c.page_size == 0 &&
+          list[p - 1] % in_.c.page_size == in_.c.page_size - 1 && in_.c.page_size > 1) {
+        row_.insert(row_.end(), {p, p - 1});
+        break;
+      }
+    std::copy_if(order_.begin(), order_.end(), std::back_inserter(row_), [&](int32_t position) { return is_valid[position]; });
+    next_ = 0;
   }
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
+
+  /// Another position: the row's end or beginning, if no row yet asked its own there and `edges` allows it; else what nobody asked; else in turn.
+  int32_t deal(bool edges) {
+    if (edges && !ended_at_[last_]) return take(last_);
+    if (edges && !begun_at_[first_]) return take(first_);
+    while (next_ < row_.size() && asked_[row_[next_]]) ++next_;
+    return take(next_ < row_.size() ? row_[next_] : row_[again_++ % row_.size()]);
+  }
+
+ private:
+  int32_t take(int32_t position) {
+    asked_[position] = true;
+    if (position == first_) begun_at_[position] = true;
+    if (position == last_) ended_at_[position] = true;
+    return position;
+  }
+
+  const Inputs& in_;
+  const std::vector<int32_t> order_;
+  std::vector<bool> asked_, begun_at_, ended_at_;
+  std::vector<int32_t> row_;  // its positions in the order of asking
+  int32_t first_ = 0, last_ = 0;
+  size_t next_ = 0, again_ = 0;
+};
+
+std::vector<int32_t> valid_positions(const Inputs& in, int64_t t) {
+  std::vector<int32_t> valid;
+  for (int32_t i = 0; i < in.k_t(t); ++i)
+    if (in.is_valid(in.indices[t * in.c.topk + i])) valid.push_back(i);
+  return valid;
 }
 
 /// The slot whose row has this key, or -1.
@@ -41,17 +96,36 @@ int64_t slot_of_key(const Inputs& in, int64_t key) {
 
 void choose_needles(Inputs& in) {
   in.needle_keys.assign(in.tokens() * in.c.h_q, -1);
+  Dealer dealer(in);
+  int64_t passed_over = in.c.needle0;
   for (int64_t t = 0; t < in.tokens(); ++t) {
-    const std::vector<int32_t> slots = edges_first(in, t);
-    if (slots.empty()) continue;
+    const std::vector<int32_t> valid = valid_positions(in, t);
+    if (valid.empty()) continue;
+    const auto n = static_cast<int64_t>(valid.size());
     Random random(in.c.seed, Draw::q, static_cast<uint64_t>(t));
-    const auto n = static_cast<int64_t>(slots.size());
+    if (in.c.values == Values::needle) dealer.begin(t, valid);
+    for (passed_over %= n; passed_over > 0; --passed_over) dealer.deal(false);
     for (int64_t h = 0; h < in.c.h_q; ++h) {
-      const int64_t i = t * in.c.h_q + h, entry = in.c.values == Values::tracer ? random.below(n) : (in.c.needle0 + i) % n;
-      const bool changed = in.variant.perturb == "q" && is_touched(t, in.tokens()) && is_touched(h, in.c.h_q);
-      in.needle_keys[i] = slots[(entry + changed) % n];
+      const int64_t i = t * in.c.h_q + h;  // every second query may ask for an edge once more, so that others stay for the rest
+      int32_t position = in.c.values == Values::tracer ? valid[random.below(n)] : dealer.deal(i % 2 == 0);
+      if (in.variant.perturb == "q" && is_touched(t, in.tokens()) && is_touched(h, in.c.h_q))
+        position = valid[(std::lower_bound(valid.begin(), valid.end(), position) - valid.begin() + 1) % n];
+      in.needle_keys[i] = in.indices[t * in.c.topk + position];
     }
   }
+}
+
+NeedleCoverage needle_coverage(const Inputs& in) {
+  std::vector<bool> asked(in.c.topk), held(in.c.topk);
+  for (int64_t t = 0; t < in.tokens(); ++t) {
+    std::vector<int64_t> slots;
+    for (int32_t h = 0; h < in.c.h_q; ++h) slots.push_back(needle_slot(in, t, h));
+    for (int32_t position : valid_positions(in, t)) {
+      held[position] = true;
+      if (std::find(slots.begin(), slots.end(), in.indices[t * in.c.topk + position]) != slots.end()) asked[position] = true;
+    }
+  }
+  return {std::count(asked.begin(), asked.end(), true), std::count(held.begin(), held.end(), true)};
 }
 
 uint32_t unmix32(uint32_t h) {

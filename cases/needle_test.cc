@@ -37,6 +37,15 @@ std::vector<float> latent(const Inputs& in, int64_t slot) {
   return {k.begin(), k.begin() + 512};
 }
 
+/// The positions of row t's list that its queries point at, in the order of heads.
+std::vector<int32_t> asked_of_row(const Inputs& in, int64_t t) {
+  const int32_t* list = in.indices.data() + t * in.c.topk;
+  std::vector<int32_t> asked;
+  for (int32_t h = 0; h < in.c.h_q; ++h)
+    if (const int64_t slot = needle_slot(in, t, h); slot >= 0) asked.push_back(static_cast<int32_t>(std::find(list, list + in.c.topk, slot) - list));
+  return asked;
+}
+
 }  // namespace
 
 TEST_CASE("mix32 is undone") {
@@ -69,24 +78,66 @@ TEST_CASE("the needle's key outweighs all others together") {
   }
 }
 
-TEST_CASE("the needles of 512 rows are 512 entries, the edges of tiles first") {
-  const Inputs in = make_inputs(parse_line("decode b=64 s_q=1 h_q=8 s_kv=512 topk=512 page_size=512 values=needle"));
-  std::set<int64_t> entries;
-  for (int64_t t = 0; t < 64; ++t)
-    for (int32_t h = 0; h < 8; ++h) {
-      int32_t times = 0;
-      const int64_t slot = needle_slot(in, t, h, &times);
-      CHECK(times == 1);
-      const int32_t* list = in.indices.data() + t * 512;
-      entries.insert(std::find(list, list + 512, slot) - list);
-    }
+TEST_CASE("512 queries ask 512 entries, and needle0 goes on where others stopped") {
+  for (const char* line :
+       {"decode b=64 s_q=1 h_q=8 s_kv=512 topk=512 page_size=512 values=needle", "prefill b=1 s_q=32 h_q=16 s_kv=1000 topk=512 values=needle",
+        "decode b=512 s_q=1 h_q=1 s_kv=600 topk=512 values=needle kv_format=fp8_656 scales=pow2"}) {
+    INFO(line);
+    const NeedleCoverage coverage = needle_coverage(make_inputs(parse_line(line)));
+    CHECK(coverage.asked == 512);
+    CHECK(coverage.entries == 512);
+  }
+  std::set<int32_t> entries;
+  for (const char* needle0 : {"0", "128", "256", "384"}) {
+    const Inputs in = make_inputs(parse_line(std::string("decode b=16 s_q=1 h_q=8 s_kv=600 topk=512 values=needle needle0=") + needle0));
+    CHECK(needle_coverage(in).asked == 128);
+    for (int64_t t = 0; t < 16; ++t)
+      for (int32_t position : asked_of_row(in, t)) entries.insert(position);
+  }
   CHECK(entries.size() == 512);
-  const int32_t edges[] = {0, 1, 15, 16, 31, 32, 63, 64, 127, 128, 511};
-  for (int32_t i = 0; i < 8; ++i) CHECK(needle_slot(in, 0, i) == in.indices[edges[i]]);
-  for (int32_t i = 8; i < 11; ++i) CHECK(needle_slot(in, 1, i - 8) == in.indices[512 + edges[i]]);
-  CHECK(needle_slot(in, 1, 3) == in.indices[512 + 2]);
-  const Inputs later = make_inputs(parse_line("decode b=64 s_q=1 h_q=8 s_kv=512 topk=512 page_size=512 values=needle needle0=9"));
-  CHECK(needle_slot(later, 0, 0) == later.indices[128]);
+}
+
+TEST_CASE("few queries ask what kernels lose: the end, the beginning, then where splits, tiles and pages border") {
+  const Inputs four = make_inputs(parse_line("decode b=4 s_q=1 h_q=1 s_kv=19 topk=19 values=needle"));
+  CHECK(asked_of_row(four, 0) == std::vector<int32_t>{18});
+  CHECK(asked_of_row(four, 1) == std::vector<int32_t>{0});
+  CHECK(asked_of_row(four, 2) == std::vector<int32_t>{16});
+  CHECK(asked_of_row(four, 3) == std::vector<int32_t>{15});
+  const Inputs one = make_inputs(parse_line("decode b=1 s_q=1 h_q=8 s_kv=2048 topk=2048 values=needle"));
+  CHECK(asked_of_row(one, 0) == std::vector<int32_t>{2047, 0, 1024, 1023, 512, 511, 1536, 1535});
+  // A list in the order of the context goes on in another page first at 190 = 10 + 180, and positions before 200 are not in it.
+  const Inputs paged = make_inputs(parse_line("decode b=1 s_q=1 h_q=4 s_kv=390 topk=190 page_size=210 pattern=contiguous values=needle"));
+  CHECK(asked_of_row(paged, 0) == std::vector<int32_t>{189, 0, 10, 9});
+}
+
+TEST_CASE("the others come in an order of the seed's") {
+  const std::string line = "decode b=1 s_q=1 h_q=16 s_kv=100 topk=100 values=needle seed=";
+  std::set<std::vector<int32_t>> orders;
+  for (const char* seed : {"1", "2", "3"}) orders.insert(asked_of_row(make_inputs(parse_line(line + seed)), 0));
+  CHECK(orders.size() == 3);
+}
+
+TEST_CASE("a row whose list ends or begins elsewhere asks that too, and half of the queries ask the rest") {
+  const Inputs in = make_inputs(parse_line("decode b=9 s_q=1 h_q=8 s_kv=700 topk=192 topk_length=1 pattern=stale_tail values=needle"));
+  std::set<int32_t> ends;
+  for (int64_t t = 0; t < 9; ++t) {
+    const std::vector<int32_t> asked = asked_of_row(in, t);
+    if (in.k_t(t) == 0) CHECK(asked.empty());
+    else if (ends.insert(in.k_t(t)).second) CHECK(std::count(asked.begin(), asked.end(), in.k_t(t) - 1) >= 1);
+  }
+  CHECK(ends.size() >= 5);
+  const Inputs causal = make_inputs(parse_line("prefill b=1 s_q=64 h_q=1 s_kv=64 topk=64 pattern=contiguous values=needle"));
+  for (int64_t t = 0; t < 64; t += 2) CHECK(asked_of_row(causal, t) == std::vector<int32_t>{static_cast<int32_t>(t)});
+  CHECK(needle_coverage(causal).asked > 48);
+  const Inputs holes = make_inputs(parse_line("decode b=9 s_q=1 h_q=8 s_kv=700 topk=640 pattern=leading_invalid values=needle"));
+  std::set<int32_t> begins;
+  for (int64_t t = 0; t < 9; ++t) {
+    const auto row = holes.indices.begin() + t * 640;
+    const auto first = static_cast<int32_t>(std::find_if(row, row + 640, [&](int32_t i) { return holes.is_valid(i); }) - row);
+    const std::vector<int32_t> asked = asked_of_row(holes, t);
+    if (begins.insert(first).second) CHECK(std::count(asked.begin(), asked.end(), first) == 1);
+  }
+  CHECK(begins.size() >= 3);
 }
 
 TEST_CASE("duplicates count, and a row without keys has no needle") {

@@ -13,8 +13,8 @@ inline bool is_touched(int64_t i, int64_t count) { return i % 2 == (count - 1) %
 
 /// lists.cc: indices and topk_length of the case itself.
 void make_lists(Inputs& in, const PageMap& pages);
-/// needle.cc: needle_keys, from the lists of the case itself. needle: valid entry number (needle0 + t * h_q + h) modulo their number, the entries at
-/// the edges of tiles counted first. tracer: a random one.
+/// needle.cc: needle_keys, from the lists of the case itself. needle: another position of the lists for each (t, h), those first that kernels lose
+/// (README.md, "Which entries a needle asks"); needle0 of them are passed over. tracer: a random entry.
 void choose_needles(Inputs& in);
 /// changes.cc: what the variant does to the lists; remap_pages and reverse_batch apart, because they come after what the pages decide.
 void change_lists(Inputs& in);

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <numbers>
-#include <set>
 
 #include "reference/decode.h"
 #include "reference/exact.h"
@@ -199,22 +198,6 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
     l.worst_got = got;
     l.worst_ref = ref;
   }
-}
-
-double needle_coverage(const Inputs& in) {
-  std::set<int32_t> covered;
-  int32_t longest = 0;
-  for (int64_t t = 0; t < in.tokens(); ++t) {
-    const int32_t k_t = in.k_t(t);
-    const int32_t* list = in.indices.data() + t * in.c.topk;
-    longest = std::max(longest, k_t);
-    for (int32_t h = 0; h < in.c.h_q; ++h) {
-      const int64_t slot = needle_slot(in, t, h);
-      const int32_t* at = std::find(list, list + k_t, static_cast<int32_t>(slot));
-      if (slot >= 0 && at != list + k_t) covered.insert(static_cast<int32_t>(at - list));
-    }
-  }
-  return longest == 0 ? 0 : static_cast<double>(covered.size()) / longest;
 }
 
 }  // namespace smla

@@ -87,7 +87,4 @@ class RowComparer {
   Seen seen_;
 };
 
-/// Distinct list positions that some (t, h) of a `needle` case points at, over the longest list: how much of the list the case covers.
-double needle_coverage(const Inputs& in);
-
 }  // namespace smla

@@ -203,9 +203,8 @@ TEST_CASE("an empty row answers zeros") {
   CHECK(kernel.compare().out.n_bad_rows == 1);
 }
 
-TEST_CASE("needle cases are judged without the oracle, and their coverage is counted") {
+TEST_CASE("needle cases are judged without the oracle, and a wrong row is explained") {
   const Inputs in = make_inputs(parse_line("prefill b=1 s_q=32 h_q=16 s_kv=1000 topk=512 values=needle"));
-  CHECK(needle_coverage(in) > 0.9);
   std::vector<uint16_t> out(static_cast<size_t>(in.c.h_q) * 512);
   std::vector<float> lse(static_cast<size_t>(in.c.h_q));
   RowComparer comparer(in, {}, false);

@@ -422,7 +422,7 @@ class CaseJudge {
   CaseResult finish() {
     CaseResult result;
     if (base_) result.valid_keys = base_->valid_keys;
-    std::optional<double> coverage;
+    std::optional<NeedleCoverage> coverage;
     if (base_ && base_->c.values == Values::needle) coverage = needle_coverage(*base_);
     for (Subject& subject : subjects_) {
       if (subject.running()) conclude(subject);

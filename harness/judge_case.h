@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/needle.h"
 #include "harness/plan.h"
 #include "harness/verdict.h"
 
@@ -35,7 +36,7 @@ struct PairResult {
   std::string expected;  // not empty: what the suite expected instead
   RunReply base;         // facts of the base run; its rows are dropped
   double oracle_ms = 0;  // of the case, for all its kernels together
-  std::optional<double> needle_coverage;
+  std::optional<NeedleCoverage> needle_coverage;
   std::string repro;      // one shell line that asks exactly this again
   bool left_out = false;  // interrupted before its last run: nothing but the kernel's name is known
 

@@ -4,10 +4,12 @@
 #include <map>
 
 #include "cases/index_file.h"
+#include "cases/needle.h"
 #include "harness/cards.h"
 #include "harness/checks.h"
 #include "harness/exit_status.h"
 #include "harness/session.h"
+#include "harness/table.h"
 #include "harness/verbs.h"
 #include "harness/worker/host_device.h"
 #include "kernels/archs.h"
@@ -17,13 +19,18 @@
 namespace smla {
 namespace {
 
+/// How many of its entries a needle case asks; nothing of other cases, and of one that this machine cannot hold.
+std::string needle_coverage_of(const Case& c) {
+  return c.values == Values::needle && too_large(c).empty() ? coverage_text(needle_coverage(make_inputs(c))) : "";
+}
+
 /// With several GPUs, also which one a case is pinned to.
 void list_cases(const Options& asked) {
   Options options = asked;
   resolve_cards(options);
   for (const PlannedCase& planned : plan_cases(options)) {
     if (options.gpus.size() > 1) fmt::print("gpu {}  ", options.gpus[card_of(options, planned.c())]);
-    fmt::print("{}  {}\n", case_id(planned.c()), to_line(planned.c()));
+    fmt::print("{}  {}{}\n", case_id(planned.c()), to_line(planned.c()), needle_coverage_of(planned.c()));
   }
 }
 

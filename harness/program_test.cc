@@ -139,6 +139,17 @@ TEST_CASE("the example plug-in passes every check, and declines with its reason"
   CHECK_THAT(ran.text, ContainsSubstring("only bf16 queries over a bf16 cache"));
 }
 
+TEST_CASE("a needle case of few rows asks for the last key, and says how many entries it asks") {
+  Folder out;
+  const std::string line = " --case 'decode b=4 s_q=1 h_q=1 s_kv=19 topk=19 values=needle'";
+  const Ran ran = run("check --checks none --kernel cpu_split --kernel mut_last_key_dropped --progress none --out " + out.path + line);
+  INFO(ran.text);
+  CHECK(ran.status == 1);
+  CHECK_THAT(ran.text, ContainsSubstring("passed 1 / planned 2, 1 fail"));
+  CHECK_THAT(ran.text, ContainsSubstring("values=needle  # asks 4 of 19 entries"));
+  CHECK_THAT(run("list cases" + line).text, ContainsSubstring("values=needle  # asks 4 of 19 entries"));
+}
+
 TEST_CASE("every check over cases without an oracle, whose answers are judged as they come") {
   Folder out;  // one request, and several
   const Ran ran =

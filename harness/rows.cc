@@ -63,7 +63,7 @@ std::vector<AccuracyRow> accuracy_rows(const Common& run, const PlannedCase& pla
     both.oracle_ms = pair.oracle_ms;
     both.kernel_ms = pair.base.kernel_ms;
     both.first_launch_ms = pair.base.first_launch_ms;
-    both.needle_coverage = pair.needle_coverage;
+    if (pair.needle_coverage) both.needle_coverage = pair.needle_coverage->share();
   }
   for (const CheckOutcome& outcome : pair.evidence.checks) {
     if (!outcome.ran) continue;

@@ -23,6 +23,8 @@ std::string status_text(Status status, int width) {
   return fmt::format("\033[{}m{}\033[0m", colour, text);
 }
 
+std::string coverage_text(const NeedleCoverage& coverage) { return fmt::format("  # asks {} of {} entries", coverage.asked, coverage.entries); }
+
 std::string accuracy_header() {
   return fmt::format("{:<12}{}", "status", accuracy_columns("kernel", "z max", "row rms", "pooled", "lse", "ms", "case"));
 }
@@ -33,7 +35,8 @@ std::string accuracy_line(const PlannedCase& planned, const PairResult& pair) {
   return status_text(pair.status(), 12) + accuracy_columns(pair.kernel, judged ? figure(f.out.z_max) : "", judged ? figure(f.row_rms_share_max) : "",
                                                            f.pooled.rows > 0 ? figure(f.pooled_rms()) : "",
                                                            judged && pair.evidence.has_lse ? figure(f.lse_ratio_max) : "",
-                                                           judged ? figure(pair.base.kernel_ms, "{:.3g}") : "", to_line(planned.c()));
+                                                           judged ? figure(pair.base.kernel_ms, "{:.3g}") : "",
+                                                           to_line(planned.c()) + (pair.needle_coverage ? coverage_text(*pair.needle_coverage) : ""));
 }
 
 }  // namespace smla

@@ -10,6 +10,8 @@ namespace smla {
 std::string accuracy_header();
 std::string accuracy_line(const PlannedCase& planned, const PairResult& pair);
 
+/// What stands behind the line of a needle case.
+std::string coverage_text(const NeedleCoverage& coverage);
 /// The status, in colour where stdout is a terminal.
 std::string status_text(Status status, int width);
 
