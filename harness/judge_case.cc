@@ -41,6 +41,8 @@ struct Take {
 
   bool base() const { return check == kBase; }
   std::string name() const { return base() ? "" : fmt::format("{} ({}): ", checks()[check].name, to_string(run)); }
+  /// What tells it from other runs of its check.
+  std::string variant() const { return to_string(run) == checks()[check].name ? "" : to_string(run) + ": "; }
 };
 
 /// A kernel that is asked this case.
@@ -339,7 +341,7 @@ class CaseJudge {
       lse_ok = all_are(b.lse_hash, a.lse_hash.front());
     }
     if (!out_ok || !lse_ok)
-      subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.name(), differs(!out_ok, !lse_ok)));
+      subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.variant(), differs(!out_ok, !lse_ok)));
   }
 
   /// Tokens of an oracle block.
@@ -451,6 +453,9 @@ class CaseJudge {
     subject.evidence.figures = subject.takes[0].comparer->figures();
     subject.evidence.mistrusted = subject.impostors->accepted();
     subject.evidence.too_loose = subject.impostors->accepted_as_declared();
+    const RowFigures& base = subject.evidence.figures;  // what is wrong there is told there, and not again for each check
+    const Decision of_base = decide(subject.evidence);
+    const bool out_is_wrong = of_base.out == Status::fail, lse_is_wrong = of_base.lse == Status::fail;
     for (const Take& take : subject.takes) {
       if (take.base() || !take.comparer || !take.rows_needed) continue;
       Evidence evidence;
@@ -459,13 +464,19 @@ class CaseJudge {
         evidence.figures = take.stale->figures();
         if (decide(evidence).status() == Status::pass) continue;  // the change shows nowhere: this case cannot tell
       }
-      evidence.figures = take.comparer->figures();
+      const RowFigures& f = evidence.figures = take.comparer->figures();
       const Decision decision = decide(evidence);
-      if (decision.status() != Status::pass)
-        subject.fault(take.check, decision.out == Status::pass, decision.lse == Status::pass, take.name() + decision.detail());
+      if (decision.status() == Status::pass) continue;
+      const bool as_base = f.out.n_bad_rows == base.out.n_bad_rows && f.lse.n_bad_rows == base.lse.n_bad_rows;
+      subject.fault(
+          take.check, decision.out == Status::pass, decision.lse == Status::pass,
+          as_base && (out_is_wrong || lse_is_wrong) ? "" : take.variant() + (out_is_wrong || lse_is_wrong ? wrong_rows(f) : decision.detail()));
     }
     for (const auto& [check, relation] : subject.relations)
-      if (!relation.fault().empty()) subject.fault(check, relation.out_ok(), relation.lse_ok(), relation.fault());
+      if (!relation.fault().empty()) {
+        const bool is_new = (!relation.out_ok() && !out_is_wrong) || (!relation.lse_ok() && !lse_is_wrong);
+        subject.fault(check, relation.out_ok(), relation.lse_ok(), is_new ? relation.fault() : "");
+      }
     for (const auto& [check, outcome] : subject.outcomes) subject.evidence.checks.push_back(outcome);
   }
 

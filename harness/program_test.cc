@@ -150,6 +150,17 @@ TEST_CASE("a needle case of few rows asks for the last key, and says how many en
   CHECK_THAT(run("list cases" + line).text, ContainsSubstring("values=needle  # asks 4 of 19 entries"));
 }
 
+TEST_CASE("what is wrong is said once, however many checks find it again") {
+  Folder out;
+  const Ran ran = run("check --checks all --kernel mut_lse_in_base_2 --progress none " + kCase + " --out " + out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 1);
+  const size_t said = ran.text.find("rows wrong");
+  CHECK(said != ran.text.npos);
+  CHECK(said == ran.text.rfind("rows wrong"));
+  CHECK_THAT(ran.text, ContainsSubstring("; also under batch, permuted"));
+}
+
 TEST_CASE("every check over cases without an oracle, whose answers are judged as they come") {
   Folder out;  // one request, and several
   const Ran ran =

@@ -283,6 +283,8 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
           header = true;
           fmt::print("{}\n", accuracy_line(planned, pair));
           if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
+          if (const Decision& d = pair.decision; d.out != Status::pass && !d.lse_detail.empty() && d.lse_detail != d.out_detail)
+            fmt::print("            {}\n", d.lse_detail);
           if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
           if (!answered->dumped[k].empty()) fmt::print("            {}\n", answered->dumped[k]);
         }

@@ -7,7 +7,7 @@
 namespace smla {
 namespace {
 
-std::string figure(double value, const char* format = "{:.2f}") { return fmt::format(fmt::runtime(format), value); }
+std::string figure(double value) { return value < 1e5 ? fmt::format("{:.2f}", value) : fmt::format("{:.3g}", value); }
 
 std::string accuracy_columns(const std::string& kernel, const std::string& z, const std::string& row_rms, const std::string& pooled,
                              const std::string& lse, const std::string& ms, const std::string& line) {
@@ -35,7 +35,7 @@ std::string accuracy_line(const PlannedCase& planned, const PairResult& pair) {
   return status_text(pair.status(), 12) + accuracy_columns(pair.kernel, judged ? figure(f.out.z_max) : "", judged ? figure(f.row_rms_share_max) : "",
                                                            f.pooled.rows > 0 ? figure(f.pooled_rms()) : "",
                                                            judged && pair.evidence.has_lse ? figure(f.lse_ratio_max) : "",
-                                                           judged ? figure(pair.base.kernel_ms, "{:.3g}") : "",
+                                                           judged ? fmt::format("{:.3g}", pair.base.kernel_ms) : "",
                                                            to_line(planned.c()) + (pair.needle_coverage ? coverage_text(*pair.needle_coverage) : ""));
 }
 

@@ -40,18 +40,29 @@ std::string lse_fault(const RowFigures& f) {
 
 }  // namespace
 
+std::string wrong_rows(const RowFigures& f) {
+  return fmt::format("out of {} and lse of {} of {} rows wrong", f.out.n_bad_rows, f.lse.n_bad_rows, f.rows);
+}
+
 Decision decide(const Evidence& e, const Limits& limits) {
   if (e.ended != Status::pass) return {e.ended, e.ended, e.ended_detail, e.ended_detail};
   if (!e.mistrusted.empty()) return {Status::mistrusted, Status::mistrusted, e.mistrusted, e.mistrusted};
   Decision d;
   d.out_detail = out_fault(e.figures, limits);
   d.lse_detail = e.has_lse ? lse_fault(e.figures) : "";
+  std::string out_too, lse_too;  // checks that say nothing of this tensor that is not said already
   for (const CheckOutcome& check : e.checks) {
     if (!check.ran) continue;
-    const std::string text = fmt::format("{}: {}", checks()[check.check].name, check.detail);
-    if (!check.out_ok) d.out_detail = join(d.out_detail, text);
-    if (!check.lse_ok && e.has_lse) d.lse_detail = join(d.lse_detail, text);
+    const std::string name(checks()[check.check].name);
+    const auto add = [&](std::string& detail, std::string& too, bool is_said) {
+      if (is_said) too += (too.empty() ? "also under " : ", ") + name;
+      else detail = join(detail, name + ": " + check.detail);
+    };
+    if (!check.out_ok) add(d.out_detail, out_too, check.detail.empty());
+    if (!check.lse_ok && e.has_lse) add(d.lse_detail, lse_too, check.detail.empty() || (!check.out_ok && !d.lse_detail.empty()));
   }
+  if (!out_too.empty()) d.out_detail = join(d.out_detail, out_too);
+  if (!lse_too.empty()) d.lse_detail = join(d.lse_detail, lse_too);
   if (!d.out_detail.empty()) d.out = Status::fail;
   if (!d.lse_detail.empty()) d.lse = Status::fail;
   // Right within bounds in which a wrong answer is right too: this case can say nothing for this kernel, only against it.

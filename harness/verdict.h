@@ -16,7 +16,7 @@ struct CheckOutcome {
   size_t check = 0;  // index into checks()
   bool ran = false;  // false: it does not apply to this case and contract
   bool out_ok = true, lse_ok = true;
-  std::string detail;  // the first thing that went wrong
+  std::string detail;  // the first thing that went wrong; empty: as many rows as without it, so nothing new
 };
 
 /// All that a verdict rests on.
@@ -38,6 +38,8 @@ struct Decision {
   const std::string& detail() const { return out == Status::pass ? lse_detail : out_detail; }
 };
 Decision decide(const Evidence& evidence, const Limits& limits = {});
+/// "out of 3 and lse of 2 of 64 rows wrong".
+std::string wrong_rows(const RowFigures& figures);
 
 /// Whether an outcome is red where `expect` (cases/suite.h) was expected of it; `why` says what was expected instead.
 bool is_red(Status status, const std::string& kernel, const std::string& expect, std::string* why = nullptr);

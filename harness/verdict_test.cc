@@ -49,6 +49,17 @@ TEST_CASE("each fault reaches its tensor, and no other") {
   CHECK(decide(pooled).out == Status::pass);
 }
 
+TEST_CASE("a check that finds what the base run shows already is named, and the verdict is not said again") {
+  Evidence e = healthy();
+  e.figures.out.n_bad_rows = 3;
+  for (const char* name : {"poison", "batch", "permuted"}) e.checks.push_back({parse_checks(name).front(), true, false, true, ""});
+  e.checks[1].detail = "batch_reversed: out of 2 and lse of 0 of 64 rows wrong";
+  const std::string detail = decide(e).out_detail;
+  CHECK(detail.find("of 64 rows wrong (z") == detail.rfind("of 64 rows wrong (z"));
+  CHECK_THAT(detail, ContainsSubstring("; batch: batch_reversed: out of 2 and lse of 0 of 64 rows wrong; also under poison, permuted"));
+  CHECK(decide(e).lse_detail.empty());
+}
+
 TEST_CASE("a check that failed is red; one that did not run says nothing") {
   Evidence e = healthy();
   CheckOutcome outcome;
