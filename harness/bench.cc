@@ -15,6 +15,7 @@
 #include "harness/interrupt.h"
 #include "harness/peaks.h"
 #include "harness/progress.h"
+#include "harness/rerun.h"
 #include "harness/rows.h"
 #include "harness/table.h"
 #include "reports/outcome.h"
@@ -182,9 +183,9 @@ class Timer {
     }
     TimeRequest request;
     request.c = pairs.front()->planned.c();
-    request.min_samples = options_.min_samples > 0 ? options_.min_samples : gpu() ? 20 : 5;
+    request.min_samples = options_.min_samples > 0 ? options_.min_samples : kMinSamples[gpu()];
     request.max_time_s = options_.max_time_s;
-    request.max_noise = options_.max_noise > 0 ? options_.max_noise : gpu() ? 0.005 : 0.02;
+    request.max_noise = options_.max_noise > 0 ? options_.max_noise : kMaxNoise[gpu()];
     request.threads = options_.threads;
     request.deadline_s = options_.case_timeout_s;
     timed.run(std::move(request));
@@ -216,8 +217,8 @@ class Timer {
     static_cast<Common&>(row) = common_of(job_.run, pair.planned, pair.valid_keys, pair.candidate.info.name);
     row.timing = timing_of(way);
     row.cache = cache_word(way);
-    row.repro = fmt::format("smla bench --kernel {} --case {} --cache {}{}{}", pair.candidate.info.name, shell_quote(to_line(pair.planned.c())),
-                            row.cache, way.graph ? " --timing graph" : "", reproducer_flags(options_));
+    const std::string way_flags = fmt::format(" --cache {}{}", row.cache, way.graph ? " --timing graph" : "");
+    row.repro = rerun_of(options_).line("bench", row.kernel, pair.planned.c(), way_flags + timing_flags(options_));
     return row;
   }
   ThroughputRow lost_row(const PassedPair& pair, const Lane& way, const Decision& again) const {
@@ -508,7 +509,7 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
   fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), job.folder);
   if (result.signal != 0)
     fmt::print("interrupted by signal {}: {} of {} rows are in the report; go on with: {}\n", result.signal, result.timed, result.planned,
-               resume_command(options));
+               options.go_on);
   std::fflush(stdout);
   return result;
 }

@@ -21,8 +21,7 @@ int bench_on(const Options& options) {
 int verb_bench(int argc, char** argv) {
   Options options;
   options.checks = "none";
-  if (!parse_flags("throughput of kernels that passed the same case first", kChoosing | kChecking | kTiming | kRunning | kResuming, options, argc,
-                   argv))
+  if (!parse_flags("throughput of kernels that passed the same case first", kChecking | kTiming | kRunning | kResuming, options, argc, argv))
     return 0;
   cards_must_be_here(options);
   return on_each_card(options, bench_on);

@@ -6,6 +6,7 @@
 #include "harness/exit_status.h"
 #include "harness/progress.h"
 #include "harness/session.h"
+#include "harness/verb_flags.h"
 #include "harness/verbs.h"
 #include "harness/worker/host_device.h"
 

@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cases/random.h"
+#include "cases/words.h"
 #include "harness/cuda/gpu_probe.h"
 #include "harness/exit_status.h"
 
 namespace smla {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// 6, 1, 2, green, and 77 only where nothing is green.
 int rank(int status) {
@@ -45,13 +49,17 @@ int on_each_card(const Options& all, const std::function<int(const Options&)>& w
   Options options = all;
   resolve_cards(options);
   if (options.gpus.size() < 2) return work(options);
+  const auto folder_of = [&](int gpu) { return fmt::format("{}/gpu{}", options.out, gpu); };  // a report is of one card
+  if (!options.resume.empty() && std::none_of(options.gpus.begin(), options.gpus.end(), [&](int gpu) { return fs::is_directory(folder_of(gpu)); }))
+    throw UsageError(fmt::format("--resume {}: no folder gpuN of these cards is there", options.resume));
   const std::vector<PlannedCase> plan = plan_cases(options);
   int worst = kNoPass;  // of none
   for (size_t card = 0; card < options.gpus.size(); ++card) {
     if (std::none_of(plan.begin(), plan.end(), [&](const PlannedCase& planned) { return card_of(options, planned.c()) == card; })) continue;
     Options one = options;
     one.gpus = {options.gpus[card]};
-    one.out += fmt::format("/gpu{}", options.gpus[card]);  // a report is of one card
+    one.out = folder_of(options.gpus[card]);
+    if (!one.resume.empty()) one.resume = fs::is_directory(one.out) ? one.out : "";  // a card that the run did not reach begins
     one.keep_case = [options, card](const Case& c) { return card_of(options, c) == card; };
     fmt::print("GPU {}:\n", options.gpus[card]);
     const int status = work(one);

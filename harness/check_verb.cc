@@ -19,8 +19,7 @@ int check_on(const Options& options) {
 
 int verb_check(int argc, char** argv) {
   Options options;
-  if (!parse_flags("accuracy: every kernel against the fp64 oracle, and the checks beside it", kChoosing | kChecking | kRunning | kResuming, options,
-                   argc, argv))
+  if (!parse_flags("accuracy: every kernel against the fp64 oracle, and the checks beside it", kChecking | kRunning | kResuming, options, argc, argv))
     return 0;
   cards_must_be_here(options);
   return on_each_card(options, check_on);

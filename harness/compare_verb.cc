@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "harness/exit_status.h"
-#include "harness/options.h"
 #include "harness/progress.h"
+#include "harness/verb_flags.h"
 #include "harness/verbs.h"
 #include "reports/compare.h"
 #include "reports/report_folders.h"
@@ -41,6 +41,7 @@ int verb_compare(int argc, char** argv) {
   if (!parse_flags(flags, argc, argv)) return kAllGreen;
   const bool kernels = !is_path(flags.a);
   if (kernels != !is_path(flags.b)) throw UsageError(fmt::format("compare: {} and {}: want two reports, or two kernels", flags.a, flags.b));
+  if (!kernels && flags.in_given) throw UsageError("compare: --in is where two kernels are looked up, and these are two reports");
   TimedSet a, b;
   if (kernels) {
     const TimedSet both = read_report_of(flags.in);
@@ -52,8 +53,7 @@ int verb_compare(int argc, char** argv) {
   }
   for (const TimedSet* set : {&a, &b})
     for (const std::string& text : set->notes) tell(text);
-  CompareOptions options{.any_kernel = kernels};
-  options.margin = flags.margin.value_or(options.margin);
+  const CompareOptions options{.margin = flags.margin, .any_kernel = kernels};
   const auto comparisons = compare(a, b, options);
   if (std::none_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.ratio.has_value(); }))
     throw NothingMatched(fmt::format("compare: {} and {} have no timed pair in common (case, {}timing, cache): {} and {} rows", flags.a, flags.b,

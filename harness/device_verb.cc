@@ -35,7 +35,7 @@ void print_gpu(int ordinal) {
 
 int verb_device(int argc, char** argv) {
   Options options;
-  if (!parse_flags("what is here: cores, GPUs, and the peaks measured now", kRunning, options, argc, argv)) return 0;
+  if (!parse_flags("what is here: cores, GPUs, and the peaks measured now", kGpus | kThreads, options, argc, argv)) return 0;
   resolve_cards(options);
   cards_must_be_here(options);
   for (int ordinal : options.gpus.empty() ? std::vector<int>{0} : options.gpus) print_gpu(ordinal);

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "harness/exit_status.h"
-#include "harness/options.h"
 #include "harness/progress.h"
+#include "harness/verb_flags.h"
 #include "harness/verbs.h"
 #include "reports/gate.h"
 #include "reports/report_folders.h"
@@ -60,8 +60,8 @@ int verb_gate(int argc, char** argv) {
     if (*set)
       for (const std::string& text : (*set)->notes) tell(text);
   GateOptions options;
-  options.max_loss = flags.max_loss.value_or(options.max_loss);
-  options.noise_factor = flags.noise_factor.value_or(options.noise_factor);
+  options.max_loss = flags.max_loss;
+  options.noise_factor = flags.noise_factor;
   const GateResult result = gate({&baseline, &run, baseline_times ? &*baseline_times : nullptr, run_times ? &*run_times : nullptr, issues}, options);
   const std::string text = gate_markdown(result);
   fmt::print("{}", text);

@@ -14,6 +14,7 @@
 #include "harness/exit_status.h"
 #include "harness/progress.h"
 #include "harness/python/python_worker.h"
+#include "harness/rerun.h"
 #include "harness/worker/hash.h"
 #include "reports/env.h"
 #include "reports/report_file.h"

@@ -442,7 +442,7 @@ class CaseJudge {
       pair.evidence = std::move(subject.evidence);
       pair.decision = decide(pair.evidence);
       pair.red = is_red(pair.status(), pair.kernel, planned_.suite_case.expect, &pair.expected);
-      pair.repro = fmt::format("smla check --kernel {} --case {}{}", pair.kernel, shell_quote(to_line(planned_.c())), options_.repro_flags);
+      pair.repro = options_.rerun.line("check", pair.kernel, planned_.c());
       result.pairs.push_back(std::move(pair));
     }
     return result;

@@ -8,6 +8,7 @@
 
 #include "cases/needle.h"
 #include "harness/plan.h"
+#include "harness/rerun.h"
 #include "harness/verdict.h"
 
 namespace smla {
@@ -19,7 +20,7 @@ struct JudgeOptions {
   Accept accept = Accept::declared;
   double case_timeout_s = 60;
   int threads = 0;
-  std::string repro_flags;
+  Rerun rerun;
   Timeline* timeline = nullptr;  // where the time goes is noted there
   std::vector<Candidate> twins;  // kernels that checks may run beside the one that is judged
   /// The self-test's: what sees the rows of a kernel (its place in the list), base run or check. Null: nothing does.

@@ -8,6 +8,7 @@
 #include "harness/cards.h"
 #include "harness/checks.h"
 #include "harness/exit_status.h"
+#include "harness/rerun.h"
 #include "harness/session.h"
 #include "harness/table.h"
 #include "harness/verbs.h"
@@ -34,9 +35,11 @@ void list_cases(const Options& asked) {
   }
 }
 
+/// All, or those that --kernel names.
 void list_kernels(const Options& options) {
   Session session(options);
-  for (const Candidate& kernel : session.all()) fmt::print("{:<24} {:<5} {}\n", kernel.info.name, kernel.info.device, kernel.info.description);
+  for (const Candidate& kernel : options.kernels.empty() ? session.all() : session.chosen())
+    fmt::print("{:<24} {:<5} {}\n", kernel.info.name, kernel.info.device, kernel.info.description);
 }
 
 void list_suites(const Options&) {
@@ -78,9 +81,8 @@ void list_mutants(const Options&) {
 
 /// What real lists look like, for pages of 64.
 void list_indices(const Options& options) {
-  if (options.what_file.empty()) throw UsageError("list indices: names no file: smla list indices FILE.npy");
   constexpr int32_t kPageSize = 64;
-  const IndexStatistics s = statistics_of(read_index_file(options.what_file), kPageSize);
+  const IndexStatistics s = statistics_of(read_index_file(options.index_file), kPageSize);
   const auto percent = [](int64_t part, int64_t whole) { return whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole); };
   const auto of_rows = [&](int64_t n) { return fmt::format("{} rows ({:.1f} %)", n, percent(n, s.rows)); };
   fmt::print("lists      {} rows of {} entries; positions {} to {}\n", s.rows, s.columns, s.least, s.largest);
@@ -123,26 +125,46 @@ void list_support(const Options& options) {
     for (const auto& [reason, count] : reasons) fmt::print("{:>6} {:<24} {}\n", count, kernel, reason.empty() ? "supported" : reason);
 }
 
-constexpr struct {
+struct List {
   std::string_view name;
   void (*print)(const Options&);
-} kLists[] = {{"cases", list_cases},     {"kernels", list_kernels}, {"suites", list_suites},   {"patterns", list_patterns},
-              {"support", list_support}, {"checks", list_checks},   {"mutants", list_mutants}, {"indices", list_indices}};
+  unsigned flags;  // those that it heeds
+  const char* what;
+};
+constexpr List kLists[] = {
+    {"cases", list_cases, kCases | kGpus, "the case lines that are chosen, and their names; with several GPUs, which one each is pinned to"},
+    {"kernels", list_kernels, kKernelList, "every kernel, or those that are chosen"},
+    {"suites", list_suites, 0, "the built-in suites, and what each group of theirs is for"},
+    {"patterns", list_patterns, 0, "index patterns and value families"},
+    {"support", list_support, kCases | kKernels | kOneGpu | kArch, "kernel x case, with the reason of each refusal"},
+    {"checks", list_checks, 0, "what is asked beside the oracle"},
+    {"mutants", list_mutants, 0, "planted defects, with the public reports of their mechanism"},
+    {"indices", list_indices, kIndexFile, "what the lists in an .npy file look like"},
+};
+
+void print_help(const char* verb) {
+  fmt::print("expands and prints without running\n\nusage: {0} {1} [WHAT] [flags]     {0} {1} WHAT --help\n\n", started_as(), verb);
+  for (const List& list : kLists) fmt::print("  {:10} {}{}\n", list.name, list.what, &list == kLists ? " (default)" : "");
+}
 
 }  // namespace
 
 int verb_list(int argc, char** argv) {
-  Options options;
-  options.what = "cases";
-  if (!parse_flags("expands and prints without running: cases, kernels, suites, patterns, support, checks, mutants, indices", kListing | kChoosing,
-                   options, argc, argv))
-    return 0;
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word == "--help" || word == "-h") return print_help(argv[0]), 0;
+  const bool named = !word.empty() && word.front() != '-';
   std::vector<std::string_view> names;
-  for (const auto& list : kLists) {
-    if (list.name == options.what) return list.print(options), 0;
+  for (const List& list : kLists) {
     names.push_back(list.name);
+    if (list.name != (named ? word : kLists[0].name)) continue;
+    std::string verb = fmt::format("{} {}", argv[0], list.name);
+    std::vector<char*> words(argv + named, argv + argc);
+    words[0] = verb.data();
+    Options options;
+    if (parse_flags(list.what, list.flags, options, static_cast<int>(words.size()), words.data())) list.print(options);
+    return 0;
   }
-  throw_unknown_value("list", options.what, names.data(), names.size());
+  throw_unknown_value("list", word, names.data(), names.size());
 }
 
 }  // namespace smla

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the program: one struct, and the groups of flags that verbs share.
+// What a verb that runs kernels is asked. What is peculiar to one verb: verb_flags.h.
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +16,15 @@ enum class CacheState : int32_t { cold, warm, both };
 enum class Timing : int32_t { event, graph, both };  // on a GPU; a CPU knows the wall clock only
 
 struct Options {
-  std::string verb, command;  // command: as it was called, in shell words
+  std::string verb;
+  std::string program = "smla", command, go_on;  // in shell words: as it was started, as it was called, and what goes on with that run
   // choosing
   std::vector<std::string> suites, cases_files, case_lines, kernels, filters, skips, sets;
   std::string plugin;
   std::vector<std::string> pythons;
   int shard_index = 1, shard_count = 1;
-  std::string what, what_file;  // smla list WHAT [FILE]
-  std::string arch;             // smla list support: of a GPU of this architecture, here or not
+  std::string index_file;  // smla list indices
+  std::string arch;        // smla list support: of a GPU of this architecture, here or not
   // checking
   std::string checks = "quick";
   int64_t oracle_rows = 0;  // 0 = all
@@ -33,8 +33,8 @@ struct Options {
   // timing
   CacheState cache = CacheState::cold;
   Timing timing = Timing::event;
-  int min_samples = 0;   // 0: 20 on a GPU, 5 on a CPU
-  double max_noise = 0;  // 0: 0.005 on a GPU, 0.02 on a CPU
+  int min_samples = 0;   // 0: kMinSamples
+  double max_noise = 0;  // a fraction; 0: kMaxNoise
   double max_time_s = 1;
   std::string benchmark_out, benchmark_format = "console", benchmark_filter;
   // running
@@ -50,65 +50,30 @@ struct Options {
   bool verbose = false, quiet = false;
 };
 
-/// Groups of flags, joined by `|`.
-enum FlagGroup : unsigned { kChoosing = 1, kChecking = 2, kTiming = 4, kRunning = 8, kListing = 16, kResuming = 32 };
+/// Where no flag says so, by whether it is a GPU.
+constexpr int kMinSamples[] = {5, 20};
+constexpr double kMaxNoise[] = {0.02, 0.005};
+
+/// Groups of flags, joined by `|`: a verb takes those that it heeds, and no other.
+enum FlagGroup : unsigned {
+  kCases = 1,
+  kKernels = 2,
+  kChecking = 4,
+  kTiming = 8,
+  kOneGpu = 16,
+  kGpus = 32,
+  kWaiting = 64,
+  kThreads = 128,
+  kReporting = 256,
+  kResuming = 512,
+  kArch = 1024,
+  kIndexFile = 2048,
+  kKernelList = 4096,
+  kRunning = kCases | kKernels | kGpus | kWaiting | kThreads | kReporting,
+};
 
 /// Parses the flags of a verb, argv[0] being its name. Returns false after --help was printed. Throws UsageError: an unknown flag names the nearest
 /// known one.
 bool parse_flags(const char* what, unsigned groups, Options& options, int argc, char** argv);
-
-/// smla selftest.
-struct SelftestFlags {
-  bool quick = false;     // stop at the first that notices a planted defect; no sweep of healthy kernels
-  bool which = false;     // only tell, for each planted defect, the case that exposes it
-  bool rules = false;     // only compare acceptance rules in use elsewhere with this one
-  int jobs = 0;           // questions at a time; 0 = one a core
-  int64_t pairs = 10000;  // (case, seed) of the sweep of healthy kernels
-};
-bool parse_flags(SelftestFlags& flags, Options& options, int argc, char** argv);
-
-/// smla capture CASE FILE.
-struct CaptureFlags {
-  std::string line, file;
-};
-bool parse_flags(CaptureFlags& flags, Options& options, int argc, char** argv);
-
-/// smla replay FILE.
-struct ReplayFlags {
-  std::string file, contract;  // contract: words that replace those of the file
-  int64_t rows = 8;            // so many of the worst are named
-  Accept accept = Accept::declared;
-  int threads = 0;
-};
-bool parse_flags(ReplayFlags& flags, int argc, char** argv);
-
-/// smla compare A B.
-struct CompareFlags {
-  std::string a, b;                // throughput.csv, the folder that holds it, or a kernel
-  std::string in = Options().out;  // the report that two kernels are looked up in
-  std::optional<double> margin;    // else that of CompareOptions
-  std::string csv, markdown;
-};
-bool parse_flags(CompareFlags& flags, int argc, char** argv);
-
-/// smla gate --baseline DIR.
-struct GateFlags {
-  std::string baseline, out = Options().out, known_issues, markdown, junit;
-  std::optional<double> max_loss, noise_factor;  // else those of GateOptions
-  bool accuracy_only = false, update_baseline = false;
-};
-bool parse_flags(GateFlags& flags, int argc, char** argv);
-
-/// One shell word.
-std::string shell_quote(const std::string& text);
-
-/// The flags beyond the choice of cases and kernels on which the answers of a run rest: a run is resumed only by one that agrees in them.
-std::string asked_flags(const Options& options);
-
-/// The command that goes on with this run.
-std::string resume_command(const Options& options);
-
-/// The flags beyond case and kernel that a reproducer must carry to ask the same question again, with a leading space each.
-std::string reproducer_flags(const Options& options);
 
 }  // namespace smla

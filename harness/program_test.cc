@@ -92,7 +92,7 @@ TEST_CASE("check tells, writes rows that read back, and ends green") {
     CHECK(row.determinism_ok == Flag{true});
     CHECK(row.checks_run == "guards|inputs|written|determinism|poison|strided|batch");
     CHECK(*row.z_max < 6);
-    CHECK_THAT(row.repro, ContainsSubstring("smla check --kernel cpu_split --case"));
+    CHECK_THAT(row.repro, ContainsSubstring("./smla check --kernel cpu_split --case"));
   }
   for (const char* file : {"summary.md", "junit.xml", "env.json"}) CHECK(fs::exists(folder + "/" + file));
 }
@@ -107,12 +107,38 @@ TEST_CASE("a defect is red, and its reproducer asks exactly that again") {
   CHECK(first[0].status == Status::fail);
   CHECK_THAT(ran.text, ContainsSubstring("rerun: " + first[0].repro));
   Folder again;
-  const Ran rerun = shell("./" + first[0].repro + " --out " + again.path);
+  const Ran rerun = shell(first[0].repro + " --out " + again.path);
   CHECK(rerun.status == 1);
   const auto second = read_report<AccuracyRow>(again.path + "/cpu_x86_64/accuracy.csv").rows;
   REQUIRE(second.size() == first.size());
   CHECK(second[0].n_bad_rows == first[0].n_bad_rows);
   CHECK(second[0].detail == first[0].detail);
+}
+
+TEST_CASE("what is printed to be run again runs as it is, where the program was started, however it was started") {
+  const auto behind = [](const std::string& text, const std::string& begin) {
+    const size_t at = text.find(begin);
+    REQUIRE(at != text.npos);
+    return text.substr(at + begin.size(), text.find('\n', at) - at - begin.size());
+  };
+  const Folder folder;
+  const std::string here = folder.path + "/it's here";
+  fs::create_directories(here + "/bin");
+  fs::create_symlink(kBuild / "smla", here + "/bin/smla");
+  fs::create_symlink(kBuild / "harness/testing/libsmla_hostile.so", here + "/my kernels.so");
+  const std::string cd = "cd \"" + here + "\" && PATH=\"" + here + "/bin:$PATH\" && ";
+  for (const std::string program : {"smla", "bin/smla", "\"$PWD/bin/smla\""}) {
+    const Ran ran = shell(
+        cd + program +
+        " check --plugin './my kernels.so' --kernel healthy --checks guards --threads 1 --case-timeout 7 --progress none --dump failed " + kCase);
+    INFO(ran.text);
+    CHECK(ran.status == 1);
+    const Ran again = shell(cd + behind(ran.text, "rerun: "));
+    INFO(again.text);
+    CHECK(again.status == 1);
+    CHECK(behind(again.text, "rerun: ") == behind(ran.text, "rerun: "));
+    CHECK(shell(cd + behind(ran.text, "captured: ")).status == 1);
+  }
 }
 
 TEST_CASE("what only a check saw is not captured: a replay would pass") {
@@ -121,7 +147,7 @@ TEST_CASE("what only a check saw is not captured: a replay would pass") {
   INFO(ran.text);
   CHECK(ran.status == 1);
   CHECK_THAT(ran.text, ContainsSubstring("not captured: its numbers are right, and a replay would show nothing of what the checks saw"));
-  const size_t captured = ran.text.find("captured: smla replay " + out.path);
+  const size_t captured = ran.text.find("captured: ./smla replay " + out.path);
   REQUIRE(captured != ran.text.npos);
   CHECK(run("replay " + out.path + "/cpu_x86_64/failed/*").status == 1);
 }

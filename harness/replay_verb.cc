@@ -10,7 +10,7 @@
 #include "harness/compare_rows.h"
 #include "harness/exit_status.h"
 #include "harness/impostors.h"
-#include "harness/options.h"
+#include "harness/verb_flags.h"
 #include "harness/verbs.h"
 #include "harness/verdict.h"
 #include "reference/exact.h"

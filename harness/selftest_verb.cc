@@ -12,7 +12,9 @@
 #include "harness/interrupt.h"
 #include "harness/job.h"
 #include "harness/progress.h"
+#include "harness/rerun.h"
 #include "harness/selftest.h"
+#include "harness/verb_flags.h"
 #include "harness/verbs.h"
 #include "reports/table.h"
 #include "reports/text.h"
@@ -113,8 +115,8 @@ int verb_selftest(int argc, char** argv) {
   const auto unnoticed = count(selftest.comparators(), [](const FaultyComparator& comparator) { return comparator.escapes.empty(); });
   const size_t alive = selftest.survivors().size(), alarms = selftest.false_alarms().size(), planted = selftest.planted().size();
   for (const FalseAlarm& alarm : selftest.false_alarms())
-    fmt::print("false alarm: {} by {}: {}\n  smla check --kernel {} --case {}\n", alarm.kernel, alarm.by, alarm.detail, alarm.kernel,
-               shell_quote(alarm.line));
+    fmt::print("false alarm: {} by {}: {}\n  rerun: {}\n", alarm.kernel, alarm.by, alarm.detail,
+               rerun_of(options).line("check", alarm.kernel, parse_line(alarm.line)));
   for (const Planted* p : selftest.survivors()) fmt::print("survives: {} ({})\n", p->name, p->what);
   fmt::print("\nnoticed {} of {} planted defects ({} survive, {} exempt) over {} cases", noticed, planted, alive,
              planted - alive - static_cast<size_t>(noticed), selftest.plan().size());

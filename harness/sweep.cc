@@ -24,6 +24,7 @@
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
+#include "harness/rerun.h"
 #include "harness/rows.h"
 #include "harness/table.h"
 #include "harness/worker/process.h"
@@ -54,7 +55,7 @@ JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_che
   judge.accept = options.accept;
   judge.case_timeout_s = options.case_timeout_s;
   judge.threads = options.threads;
-  judge.repro_flags = reproducer_flags(options);
+  judge.rerun = rerun_of(options);
   judge.twins = job.session.all();
   return judge;
 }
@@ -81,7 +82,7 @@ std::string dump(const Job& job, const PlannedCase& planned, const Candidate& ca
     const RunReply answer = run_all_rows(candidate, in, job.options);
     if (answer.status != Status::pass) return fmt::format("not captured: {} when it ran again: {}", name_of(answer.status), answer.detail);
     write_captured_call(file, in, candidate.info.name, answer);
-    return fmt::format("captured: smla replay {}", shell_quote(file));
+    return fmt::format("captured: {} replay {}", job.options.program, shell_quote(file));
   } catch (const std::exception& error) { return fmt::format("not captured: {}", error.what()); }
 }
 
@@ -344,7 +345,7 @@ void print_tail(const SweepResult& result, const Job& job) {
   fmt::print("reports: {}\n", job.folder);
   if (result.signal != 0)
     fmt::print("interrupted by signal {}: {} of {} pairs are in the report; go on with: {}\n", result.signal, tally.done(), tally.planned,
-               resume_command(job.options));
+               job.options.go_on);
   std::fflush(stdout);
 }
 

@@ -17,6 +17,7 @@
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
+#include "harness/rerun.h"
 #include "harness/worker.h"
 #include "reports/env.h"
 
@@ -24,7 +25,7 @@ namespace smla {
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"list", "expand cases, kernels, suites, patterns, support or checks, and print without running", verb_list},
+    {"list", "cases, kernels, suites, patterns, support, checks, mutants or indices; runs nothing", verb_list},
     {"check", "accuracy: every kernel against the fp64 oracle, and the checks beside it", verb_check},
     {"bench", "throughput of kernels that passed the same case first", verb_bench},
     {"run", "check, then bench, both reports: the main job", verb_run},
@@ -39,9 +40,9 @@ constexpr Verb kVerbs[] = {
 
 void print_help() {
   fmt::print(
-      "smla: a correctness and performance harness for sparse MLA attention kernels\n\n  smla VERB [flags]     smla VERB --help     smla "
-      "--version\n\n");
-  for (const Verb& verb : kVerbs) fmt::print("  {:8} {}\n", verb.name, verb.what);
+      "a correctness and performance harness for sparse MLA attention kernels\n\nusage: {0} VERB [flags]     {0} VERB --help     {0} --version\n\n",
+      started_as());
+  for (const Verb& verb : kVerbs) fmt::print("  {:10} {}\n", verb.name, verb.what);
 }
 
 /// One line that a report of a fault can quote.

@@ -55,15 +55,17 @@ expect 'not a number' 3 "topk.*'many'" "$smla check --case 'decode b=1 s_q=1 h_q
 expect 'contradictory case: dense, but topk < s_kv' 3 'pattern=dense: topk=20 is less than s_kv=90' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 pattern=dense' --out out"
 expect 'contradictory case: needle over arbitrary scales' 3 'scales=pow2' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 kv_format=fp8_656 values=needle' --out out"
 expect 'contradiction by --set' 3 "--set kv_format=fp16" "$smla check $small --set kv_format=fp16 --out out"
+expect '3, of what?' 3 '--max-loss 3: write 3% or 300%' "$smla gate --baseline base --max-loss 3"
+expect 'a flag of another verb' 3 "capture: unknown flag '--suite'" "$smla capture --suite quick"
 expect 'nothing is left' 4 'no case is left' "$smla check $small --filter nothing_is_called_so --out out"
-expect 'a time that is no number' 3 'not a positive finite number' "$smla bench $small --max-time nan --out out"
+expect 'a time that is no number' 3 '--max-time nan: want seconds above 0' "$smla bench $small --max-time nan --out out"
 expect 'a filter that would end the stack' 3 '40000 characters are too long for a regular expression' "$smla list cases --case decode --filter \"\$(printf '(%.0s' {1..20000}; printf ')%.0s' {1..20000})\""
 expect 'a suite that never ends' 3 '/dev/zero: is no regular file' "$smla list cases --cases /dev/zero"
 
 expect 'a product that never ends' 3 '--set page_size=.* makes [0-9]+ cases, more than 1000000' "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' --set seed=\$(seq -s, 2000) --set page_size=\$(seq -s, 2000) --out out"
 expect 'a key set twice' 3 'topk is set twice.*topk=v1,v2' "$smla check $small --set topk=10 --set topk=20 --out out"
 expect 'a shard of three numbers' 3 '--shard 1/2/3: want i/n' "$smla check $small --shard 1/2/3 --out out"
-expect 'no time at all' 3 "case-timeout: '0' is not a positive finite number" "$smla check $small --case-timeout 0 --out out"
+expect 'no time at all' 3 '--case-timeout 0: want seconds above 0, without a unit' "$smla check $small --case-timeout 0 --out out"
 expect 'a control character' 3 '--out: character 4 is a control character \(code 27\)' "$smla check $small --out \$'bad\\e[31m'"
 expect 'a word without end' 3 '^smla: --case .xxxx.* [.]{3} ' "$smla check --case \$(printf 'x%.0s' {1..50000}) --out out"
 [ "$(wc -c <said)" -lt 1000 ] || wrong "$(wc -c <said) characters are told"
@@ -175,7 +177,7 @@ kill -INT $first
 wait $first
 status=$?
 row 'Ctrl-C' $status "$(grep -m1 'interrupted by' first)"
-{ [ $status = 130 ] && grep -q 'go on with: smla check .*--resume out' first; } || wrong "Ctrl-C: exit $status: $(cat first)"
+{ [ $status = 130 ] && grep -q 'go on with: .*/smla check .*--resume out' first; } || wrong "Ctrl-C: exit $status: $(cat first)"
 whole_rows out
 expect '... and resumed' 0 'resumed: [1-9][0-9]* of them were in the report' "$smla check $several --determinism 50 -q --resume out"
 rm -rf out

@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "harness/cuda/gpu_peaks.h"
-#include "harness/options.h"
 #include "harness/python/python_worker.h"
+#include "harness/rerun.h"
 
 namespace smla {
 namespace {

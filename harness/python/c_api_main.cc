@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "harness/python/python_worker.h"
 #include "harness/python/smla.h"
+#include "harness/rerun.h"
 #include "harness/rows.h"
 #include "harness/sweep.h"
 #include "kernels/contract.h"
@@ -81,8 +83,9 @@ smla_session* smla_open(int argc, const char* const* argv) {
     auto session = std::make_unique<smla_session>();
     std::vector<char*> words{const_cast<char*>("check")};
     for (int i = 0; i < argc; ++i) words.push_back(const_cast<char*>(argv[i]));
-    if (!parse_flags("check", kChoosing | kChecking | kRunning, session->options, static_cast<int>(words.size()), words.data()))
+    if (!parse_flags("check", kChecking | kRunning, session->options, static_cast<int>(words.size()), words.data()))
       throw UsageError("--help opens no session");
+    session->options.program = shell_quote(program_file());  // the process is Python
     session->job = std::make_unique<Job>(session->options);
     session->writer = std::make_unique<ReportWriter<AccuracyRow>>(session->job->folder);
     session->judge = judge_options(*session->job, session->job->checks);
