@@ -14,11 +14,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   __shared__ MergeMeeting meeting;
   const int shares = 256 / units, t = static_cast<int>(blockIdx.x) / shares / partials.pairs;
   const int pair = static_cast<int>(blockIdx.x) / shares % partials.pairs, first_unit = static_cast<int>(blockIdx.x) % shares * units;
+  Merge<kOrder> merge(job, partials, meeting, t, pair, first_unit, units);
   // A rehearsal that loads nothing, while the split kernel still runs: instructions come from far away, and are then here when they are needed.
 #pragma unroll 1
   for (int live = 0; live < 2; ++live) {
     if (live) wait_for_previous_kernel();
-    merge_units<kOrder>(job, partials, t, pair, first_unit, units, live ? partials.num_splits : 0, meeting, live);
+    merge.run(live ? partials.num_splits : 0, live);
     __syncthreads();
   }
 }

@@ -21,10 +21,11 @@ namespace smla::cuda {
 
 struct MmaParams {
   Job job;
-  Partials partials;
-  int32_t head_blocks, num_splits, stages;
+  FastDiv by_splits, by_head_blocks, by_queries;  // with job.keys, its neighbour, what the first row waits for
+  int32_t num_splits, head_blocks;
   MergeBy merge;
-  FastDiv by_splits, by_head_blocks, by_queries;
+  int32_t stages;
+  Partials partials;
 };
 
 inline constexpr float kFarBelow = -1e30f;  // the reference before any key: finite, so that differences are never NaN
@@ -578,6 +579,18 @@ __device__ __forceinline__ void meet(const MmaParams& p, typename C::Meeting& mi
   if constexpr (kRanks > 1) cluster_barrier_relaxed();  // nobody leaves while its shared memory is read
 }
 
+/// Asks for the lines of the kernel's parameters, each of four warps for every fourth: one after the other, as they are used, each would be waited
+/// for.
+__device__ __forceinline__ void touch_lines(const MmaParams& p, int warp) {
+  constexpr int kLine = 64, kLines = (sizeof(MmaParams) + kLine - 1) / kLine;  // bytes
+#pragma unroll
+  for (int line = 0; line < kLines; line += 4)
+    if (line + (warp & 3) < kLines) {
+      const uint32_t word = reinterpret_cast<const uint32_t*>(&p)[(line + (warp & 3)) * (kLine / 4)];
+      asm volatile("{\n.reg .pred same;\nsetp.eq.u32 same, %0, 0x8badf00d;\n@same pmevent 1;\n}" ::"r"(word));  // a use without effect
+    }
+}
+
 /// What a CTA works on.
 struct Place {
   int t, head0, split;
@@ -589,7 +602,7 @@ __device__ __forceinline__ Place place_of_block(const MmaParams& p) {
   int block;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
   const int unit = p.by_splits.divide(block), t = p.by_head_blocks.divide(unit), request = p.by_queries.divide(t);
-  return {t, (unit - t * p.head_blocks) * C::kHeads, block - unit * p.num_splits, {request, t - request * p.job.s_q}};
+  return {t, (unit - t * p.head_blocks) * C::kHeads, block - unit * p.num_splits, {request, t - request * static_cast<int>(p.by_queries.divisor)}};
 }
 
 // ---- the kernel ------------------------------------------------------------------------------------------------------------------------
@@ -598,6 +611,7 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
   extern __shared__ __align__(128) uint8_t dynamic_shared[];
   auto& shared = *reinterpret_cast<typename C::Shared*>(dynamic_shared);
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, group = C::kGroups == 1 ? 0 : warp >> 2;
+  if (tid < C::kThreads) touch_lines(p, warp);  // by warps that have nothing to do yet
   const Place at = place_of_block<C>(p);
   if (p.merge == MergeBy::kernel) allow_dependent_launch();  // the merge may take its place; it waits for this grid's end
 
@@ -641,6 +655,28 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
   Query<C> query;
   const int head = at.head0 + group * C::kHeadsPerGroup + math.g;
   query.load(p.job, at.token, head, math.w, math.j);
+
+  auto& meeting = *reinterpret_cast<typename C::Meeting*>(&shared);
+  const bool meets = p.merge == MergeBy::cluster;
+  struct Target {  // where this thread's results go, in shared memory or workspace
+    float4* sums;  // + 1024 a tile of heads, + 8 a tile of columns
+    float2* state;
+  };
+  auto target_of = [&] {
+    const auto [t, head0, split, token] = place_of_block<C>(p);
+    const int thread = thread_anew(), w = thread >> 5 & 3, g = thread >> 2 & 7, j = thread & 3;
+    const int first_head = C::kGroups == 1 ? 0 : (thread >> 7) * C::kHeadsPerGroup, unit = w * 64 + g;
+    const int h = first_head + (C::kSharedSoftmax ? softmax_share(w, thread & 31, C::kTiles8, Math<C>::kPer).head : g);
+    if (meets) return Target{meeting.sums + (first_head / 2 + j) * 256 + (unit ^ 2 * j), meeting.state + h};
+    return Target{p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + (head0 + first_head) / 2 + j) * 256 + unit,
+                  p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head0 + h) * p.num_splits + split};
+  };
+  constexpr bool kEarly = C::kTiles8 == 1;  // registers to keep it in, while rows are on their way
+  Target target{};
+  if constexpr (kEarly) {
+    target = target_of();
+    asm volatile("" : "+l"(target.sums), "+l"(target.state));  // kept, not computed again
+  }
 
   int stage = 0;
   uint32_t parity = 0;
@@ -690,41 +726,29 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
     for (int tile = 0; tile < ring.tiles; ++tile) step(tile, tile + 1 < ring.tiles);
   };
 
-  auto& meeting = *reinterpret_cast<typename C::Meeting*>(&shared);
-  const bool meets = p.merge == MergeBy::cluster;
   auto results = [&] {
-    const auto [t, head0, split, token] = place_of_block<C>(p);
     const float unscale = C::kFp8 ? pow2(math.scale_exponent - kFp16Shift + kE4m3Exponent) : 1.f;
-    const int thread = thread_anew();
-    const int g = thread >> 2 & 7, j = thread & 3, w = thread >> 5 & 3, first_head = C::kGroups == 1 ? 0 : (thread >> 7) * C::kHeadsPerGroup;
-    const int pair0 = first_head / 2 + j, unit0 = w * 64 + g;  // + 4 a tile of heads, + 8 a tile of columns
-    auto put_state = [&](int in_group, float reference, float sum) {
-      const int h = first_head + in_group;
-      float2* to = meets ? meeting.state + h : p.partials.state + (int64_t{t} * 2 * p.partials.pairs + head0 + h) * p.num_splits + split;
-      *to = make_float2(reference, sum);
-    };
     if (meets) meet_others<C>();  // the last rows and logits have been read
+    if constexpr (!kEarly) target = target_of();
     if constexpr (C::kSharedSoftmax) {
       const float sum = math.over_own_head(math.sum[0], [](float a, float b) { return a + b; });
-      const SoftmaxShare own = softmax_share(w, thread & 31, C::kTiles8, Math<C>::kPer);
-      if (own.block == 0 && own.place == 0) put_state(own.head, math.reference[0], sum);
+      const int thread = thread_anew();
+      const SoftmaxShare own = softmax_share(thread >> 5 & 3, thread & 31, C::kTiles8, Math<C>::kPer);
+      if (own.block == 0 && own.place == 0) *target.state = make_float2(math.reference[0], sum);
     }
 #pragma unroll
-    for (int n = 0; n < C::kTiles8; ++n) {
-      if constexpr (!C::kSharedSoftmax) {
-        float sum = math.sum[n];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        if (w == 0 && j == 0) put_state(g + 8 * n, math.reference[n], sum);
-      }
-      const int pair = pair0 + 4 * n, swizzle = meets ? 2 * j : 0;
-      float4* sums =
-          meets ? meeting.sums + pair * 256 : p.partials.sums + ((int64_t{t} * p.num_splits + split) * p.partials.pairs + head0 / 2 + pair) * 256;
+    for (int n = 0; n < C::kTiles8; ++n)
 #pragma unroll
       for (int m = 0; m < 8; ++m) {
         const float(&o)[4] = math.out[m][n];
-        sums[(unit0 + m * 8) ^ swizzle] = make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale);
+        target.sums[n * 1024 + m * 8] = make_float4(o[0] * unscale, o[2] * unscale, o[1] * unscale, o[3] * unscale);
       }
+    if constexpr (!C::kSharedSoftmax) {
+      static_assert(C::kTiles8 == 1 && C::kGroups == 1);
+      float sum = math.sum[0];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      if ((thread_anew() & 0x63) == 0) *target.state = make_float2(math.reference[0], sum);  // w = j = 0
     }
   };
   all_tiles_of_block();

@@ -10,14 +10,14 @@ cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void*
   if (const cudaError_t status = prepare_mma(plan); status != cudaSuccess) return status;
   const int64_t units = int64_t{job.tokens} * plan.head_blocks;
   MmaParams params{job,
-                   partials_in(workspace, job.tokens, plan.head_blocks * instance.heads / 2, plan.num_splits),
-                   plan.head_blocks,
-                   plan.num_splits,
-                   plan.stages,
-                   plan.merge,
                    FastDiv::by(static_cast<uint32_t>(plan.num_splits)),
                    FastDiv::by(static_cast<uint32_t>(plan.head_blocks)),
-                   FastDiv::by(static_cast<uint32_t>(job.s_q))};
+                   FastDiv::by(static_cast<uint32_t>(job.s_q)),
+                   plan.num_splits,
+                   plan.head_blocks,
+                   plan.merge,
+                   plan.stages,
+                   partials_in(workspace, job.tokens, plan.head_blocks * instance.heads / 2, plan.num_splits)};
   void* arguments[] = {&params};
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
