@@ -333,8 +333,7 @@ void time_case(const Options& o, Bench& bench, int b, bool dense) {
           const Time t = watch.measure(
               [&](int i) {
                 const smla_buffers io = buffers(i);
-                SMLA_CHECK(
-                    cuda::launch_mma(plan, dense ? cuda::dense_job(p, io) : cuda::sparse_job(p, io), p.device_cc, workspace.get(), watch.stream));
+                SMLA_CHECK(cuda::launch_mma(plan, p, dense ? cuda::dense_job(p, io) : cuda::sparse_job(p, io), workspace.get(), watch.stream));
               },
               sets, 21);
           char name[64];

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The merge as a kernel of its own: one block = (token, pair of heads, `units` units).
+#include <algorithm>
+#include <bit>
+
 #include "kernels/common/combine.cuh"
 
 namespace smla::cuda {
@@ -26,16 +29,22 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 
 }  // namespace
 
-cudaError_t launch_combine(const Job& job, const Partials& partials, UnitOrder order, bool overlap, cudaStream_t stream) {
+cudaError_t launch_combine(const Job& job, const Partials& partials, UnitOrder order, int sm_count, bool overlap, cudaStream_t stream) {
   const void* kernel = order == UnitOrder::mma16 ? reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma16>)
                                                  : reinterpret_cast<const void*>(combine_kernel<UnitOrder::mma8>);
-  const bool many = int64_t{job.tokens} * partials.pairs >= 256;  // blocks enough, and few of them find room beside the splits
-  int units = partials.num_splits <= 8 ? (many ? 256 : 128) : partials.num_splits <= 16 ? 64 : 32;
+  const int64_t pairs = int64_t{job.tokens} * partials.pairs;
+  auto units_for = [&](int splits_a_thread) {
+    return std::clamp(kThreads * splits_a_thread / static_cast<int>(std::bit_ceil(static_cast<unsigned>(partials.num_splits))), 32,
+                      32 * splits_a_thread);
+  };
+  // Beside a block of the splits one of these finds room: a second wave of them would begin when the splits end, with a rehearsal.
+  int units = units_for(4);
+  if (pairs * (256 / units) > sm_count) units = units_for(8);
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(int64_t{job.tokens} * partials.pairs * (256 / units)));
+  config.gridDim = dim3(static_cast<unsigned>(pairs * (256 / units)));
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   config.attrs = &attribute;

@@ -29,7 +29,7 @@ int launch(const smla_kernel* self, const smla_problem* p, const smla_buffers* b
   const MmaReading& reading = reading_of(self);
   Job job = reading.job(*p, *b);
   cudaError_t status = reading.before ? reading.before(*p, job, workspace, stream) : cudaSuccess;
-  if (status == cudaSuccess) status = launch_mma(plan_of(self, *p), job, p->device_cc, static_cast<char*>(workspace) + own_bytes(self, *p), stream);
+  if (status == cudaSuccess) status = launch_mma(plan_of(self, *p), *p, job, static_cast<char*>(workspace) + own_bytes(self, *p), stream);
   return status == cudaSuccess ? 0 : report(status, (std::string(self->name) + ": launch").c_str());
 }
 int32_t splits_used(const smla_kernel* self, const smla_problem* p) { return plan_of(self, *p).num_splits; }

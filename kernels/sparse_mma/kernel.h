@@ -28,7 +28,7 @@ int64_t mma_workspace_bytes(const MmaPlan& plan, int64_t tokens);
 /// Loads the instance that the plan names.
 cudaError_t prepare_mma(const MmaPlan& plan);
 /// Launches the split kernel and, where the plan says so, a merge kernel. The workspace may be dirty.
-cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream);
+cudaError_t launch_mma(const MmaPlan& plan, const smla_problem& problem, const Job& job, void* workspace, cudaStream_t stream);
 /// How a kernel on the mma.sync body reads a call. `supports`: what it declines beyond mma_supports(). `own_bytes`: of the workspace, in front of the
 /// partials. `before`: enqueued before the body; may change the job. The last three may be null.
 struct MmaReading {

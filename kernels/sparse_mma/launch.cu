@@ -5,7 +5,7 @@
 
 namespace smla::cuda {
 
-cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void* workspace, cudaStream_t stream) {
+cudaError_t launch_mma(const MmaPlan& plan, const smla_problem& problem, const Job& job, void* workspace, cudaStream_t stream) {
   const MmaInstance& instance = *plan.instance;
   if (const cudaError_t status = prepare_mma(plan); status != cudaSuccess) return status;
   const int64_t units = int64_t{job.tokens} * plan.head_blocks;
@@ -31,7 +31,7 @@ cudaError_t launch_mma(const MmaPlan& plan, const Job& job, int device_cc, void*
   config.numAttrs = plan.merge == MergeBy::cluster && plan.num_splits > 1 ? 1 : 0;
   const cudaError_t status = cudaLaunchKernelExC(&config, instance.kernel, arguments);
   if (status != cudaSuccess || plan.merge != MergeBy::kernel) return status;
-  return launch_combine(job, params.partials, job.fp8 ? UnitOrder::mma8 : UnitOrder::mma16, device_cc >= 90, stream);
+  return launch_combine(job, params.partials, job.fp8 ? UnitOrder::mma8 : UnitOrder::mma16, problem.sm_count, problem.device_cc >= 90, stream);
 }
 
 }  // namespace smla::cuda
