@@ -35,7 +35,7 @@ inline Partials partials_in(void* workspace, int64_t tokens, int pairs, int num_
 
 /// out = sum_s 2^(ref_s - R) sums_s / (L + sink share), L = sum_s 2^(ref_s - R) sum_s, R = max_s ref_s; lse BASE E, SINK EXCLUDED.
 /// Fixed order of summation. `order`: mma16 or mma8 (the warpgroup kernels have a merge of their own). `overlap`: programmatic dependent launch
-/// (sm_90 and later): the kernel is in place when its predecessor ends.
+/// (sm_90 and later): as many blocks as the device has SMs, sm_count, are in place when the predecessor ends.
 cudaError_t launch_combine(const Job& job, const Partials& partials, UnitOrder order, int sm_count, bool overlap, cudaStream_t stream);
 
 }  // namespace smla::cuda
