@@ -5,9 +5,11 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -45,6 +47,15 @@ std::string last_lines(std::string_view text, size_t count) {
   }
   return fmt::format("{}", fmt::join(lines, " / "));
 }
+
+/// Which file stands at a path: device, inode, bytes, when it was written (s, ns). Zeros where none does.
+using FileState = std::array<int64_t, 5>;
+FileState state_of(const std::string& path) {
+  struct stat is {};
+  if (path.empty() || stat(path.c_str(), &is) != 0) return {};
+  return {static_cast<int64_t>(is.st_dev), static_cast<int64_t>(is.st_ino), is.st_size, is.st_mtim.tv_sec, is.st_mtim.tv_nsec};
+}
+bool same_inode(const FileState& a, const FileState& b) { return a[0] == b[0] && a[1] == b[1]; }
 
 /// What the parent says of a worker that gave no answer.
 struct Death {
@@ -92,9 +103,12 @@ struct Worker::Impl {
   explicit Impl(WorkerOptions o) : options(std::move(o)), shared(memfd_create("smla judged rows", MFD_CLOEXEC)) {
     if (!shared) throw std::system_error(errno, std::generic_category(), "memfd_create");
     if (options.program.empty()) options.program = program_file();
+    if (!options.plugin.empty() || !options.python.empty()) own_file = options.python.empty() ? options.plugin : python_file(options.python);
   }
 
   WorkerOptions options;
+  std::string own_file;  // the user's: the plug-in, or the Python file
+  FileState loaded{};    // of own_file, when it was loaded first
   Descriptor shared;
   std::unique_ptr<Process> process;
   std::vector<KernelInfo> kernels;
@@ -168,9 +182,20 @@ struct Worker::Impl {
     return death(Status::crash, std::move(text));
   }
 
-  /// A running worker, or why there is none. Throws UsageError if the library cannot be used.
+  /// Answers of two builds must not stand under one name. Another file in its place matters when it is loaded next; a library that was written over
+  /// is the code that runs.
+  void refuse_another_file() {
+    const FileState now = state_of(own_file);
+    if (starts == 0) loaded = now;
+    if (now == loaded || (process && (!options.python.empty() || !same_inode(now, loaded)))) return;
+    throw UsageError(fmt::format("{} was {} after it had been loaded: a run is of one build, and ends here; its rows up to now are in the report",
+                                 own_file, now == FileState{} ? "removed" : "changed"));
+  }
+
+  /// A running worker, or why there is none. Throws UsageError if the library cannot be used, or is not what it was.
   std::optional<Death> ensure_started() {
     if (process && process->ended()) process.reset();
+    refuse_another_file();
     if (process) return {};
     std::vector<std::string> args = {"smla", "worker"};
     std::string program = options.program;

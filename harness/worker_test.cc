@@ -132,6 +132,7 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"fork", Status::crash, {"left a child process behind"}},
       {"fork_stray", Status::crash, {"left a child process behind"}},
       {"fork_setsid", Status::crash, {"left a child process behind"}},
+      {"fork_unheard", Status::crash, {"left a child process behind"}},
       {"thread_stray", Status::pass, {}},
       {"fork_and_wait", Status::pass, {}},
       {"fork_die", Status::crash, {"SIGABRT in launch 1 of 1"}},
@@ -148,7 +149,9 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"nothing", Status::pass, {"out[0][0][0][0] was not written"}, true, true, false},
       {"lower_limits", Status::crash, {"changed the process that it runs in: RLIMIT_AS was lowered to 0, RLIMIT_FSIZE was lowered to 0"}},
       {"lower_memory", Status::crash, {"RLIMIT_AS was lowered to 0"}},
-      {"leave_alarm", Status::crash, {"an alarm was left"}},
+      {"leave_alarm", Status::crash, {"a timer was left"}},
+      {"leave_profiler", Status::crash, {"a timer was left"}},
+      {"leave_timer", Status::crash, {"a timer was left"}},
       {"change_rounding", Status::pass, {}},
       {"catch_faults", Status::crash, {"the handler of SIGSEGV was replaced", "the handler of SIGBUS was replaced"}},
       {"leak_mappings", Status::crash, {"no more memory can be mapped"}},
@@ -268,9 +271,48 @@ TEST_CASE("runs are told apart by their hashes; fills and dirt reach the kernel"
   CHECK_THAT(reply.detail, ContainsSubstring("no streams"));
 }
 
-TEST_CASE("how one kernel rounds is nothing to the next") {
+TEST_CASE("how one kernel rounds, and where it runs, is nothing to the next") {
   CHECK(worker().run(ask("change_rounding")).status == Status::pass);
   CHECK(worker().run(ask("answer_rounding")).out.at(0) == 0);
+
+  Worker fresh({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  const uint16_t before = fresh.run(ask("answer_schedule")).out.at(0);
+  CHECK(fresh.run(ask("change_schedule")).status == Status::pass);
+  CHECK(fresh.run(ask("answer_schedule")).out.at(0) == before);
+  CHECK(fresh.restarts() == 0);
+}
+
+TEST_CASE("a plug-in that is rebuilt while a run is under way ends the run: no row is of another build") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("smla_rebuilt.{}", getpid());
+  std::filesystem::create_directory(folder);
+  const std::string file = folder / "mine.so";
+  std::filesystem::copy_file(SMLA_HOSTILE, file);
+  Worker w({.plugin = file, .program = SMLA_TEST_WORKER});
+  CHECK(w.run(ask("healthy")).status == Status::pass);
+  const auto refusal = [&] {
+    try {
+      w.run(ask("healthy"));
+    } catch (const UsageError& error) { return std::string(error.what()); }
+    return std::string();
+  };
+  SECTION("another in its place matters once it is to be loaded") {
+    std::filesystem::copy_file(SMLA_HOSTILE, folder / "next.so");
+    std::filesystem::rename(folder / "next.so", file);
+    CHECK(w.run(ask("healthy")).status == Status::pass);
+    CHECK(w.run(ask("abort")).status == Status::crash);
+    CHECK_THAT(refusal(), ContainsSubstring(file + " was changed after it had been loaded"));
+  }
+  SECTION("none in its place") {
+    std::filesystem::remove(file);
+    CHECK(w.run(ask("abort")).status == Status::crash);
+    CHECK_THAT(refusal(), ContainsSubstring(file + " was removed after it had been loaded"));
+  }
+  SECTION("written over: at once") {
+    std::ofstream(file, std::ios::app) << "more";
+    CHECK_THAT(refusal(), ContainsSubstring(file + " was changed after it had been loaded"));
+    CHECK_THAT(refusal(), ContainsSubstring(file + " was changed after it had been loaded"));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("writes into the gaps between rows are found") {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plug-in of kernels that misbehave, each in one way and named after it. They answer zeros otherwise: nobody judges their numbers.
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cfenv>
@@ -291,6 +295,39 @@ int leave_alarm(const Call& c) {
   alarm(1000);
   return healthy(c);
 }
+int leave_profiler(const Call& c) {
+  constexpr itimerval later{{0, 0}, {1000, 0}};
+  setitimer(ITIMER_PROF, &later, nullptr);
+  return healthy(c);
+}
+int leave_timer(const Call& c) {
+  sigevent how{};
+  how.sigev_notify = SIGEV_SIGNAL;
+  how.sigev_signo = SIGUSR2;
+  timer_t timer;
+  constexpr itimerspec later{{0, 0}, {1000, 0}};
+  if (timer_create(CLOCK_MONOTONIC, &how, &timer) == 0) timer_settime(timer, 0, &later, nullptr);
+  return healthy(c);
+}
+int fork_unheard(const Call& c) {  // a child whose end sends no signal
+  if (syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr) == 0)
+    for (;;) pause();
+  return healthy(c);
+}
+int change_schedule(const Call& c) {  // pins its thread to the last core, to run when nobody else wants to
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
+  for (int core = 0; CPU_COUNT(&cores) > 1; ++core) CPU_CLR(core, &cores);
+  sched_setaffinity(0, sizeof cores, &cores);
+  constexpr sched_param none{};
+  sched_setscheduler(0, SCHED_BATCH, &none);
+  return healthy(c);
+}
+int answer_schedule(const Call& c) {
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
+  return answer(c, CPU_COUNT(&cores) + sched_getscheduler(0)), 0;
+}
 int change_rounding(const Call& c) {  // whoever computes next must not notice
   std::fesetround(FE_UPWARD);
   return healthy(c);
@@ -397,6 +434,11 @@ const Behaviour kBehaviours[] = {
     {"lower_limits", lower_limits},
     {"lower_memory", lower_memory},
     {"leave_alarm", leave_alarm},
+    {"leave_profiler", leave_profiler},
+    {"leave_timer", leave_timer},
+    {"fork_unheard", fork_unheard},
+    {"change_schedule", change_schedule},
+    {"answer_schedule", answer_schedule},
     {"change_rounding", change_rounding},
     {"catch_faults", catch_faults},
     {"leak_mappings", leak_mappings},

@@ -29,7 +29,7 @@ int resolved(int threads) { return threads > 0 ? threads : std::max(1, static_ca
 
 bool has_children() {
   siginfo_t info;
-  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
 }
 
 }  // namespace

@@ -190,6 +190,7 @@ std::string KernelCall::written_early(OutputFill fill) const {
 }
 void KernelCall::settle(const std::string& stage, std::string error) {
   const std::string device_error = device.synchronize();  // after a refusal too: does the device still work?
+  put_back_schedule();
   set_stage("after " + stage);
   if (error.empty()) error = device_error;
   if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error)};

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cfenv>
+#include <set>
 #include <string>
 
 namespace smla {
@@ -14,13 +15,19 @@ class ProcessState {
  public:
   /// As it is now.
   ProcessState();
-  /// Limits that were lowered, an alarm, handlers of faults (watch_for_faults) that are not ours any more, mappings and descriptors used up:
-  /// "RLIMIT_AS was lowered to 0, ...", and put back as far as this user may. Empty: all is as it was.
+  /// Limits that were lowered, timers that were left, handlers of faults (watch_for_faults) that are not ours any more, mappings and descriptors used
+  /// up, a schedule that cannot be put back: "RLIMIT_AS was lowered to 0, ...", and put back as far as this user may. Empty: all is as it was.
   std::string put_back();
 
  private:
   std::array<rlimit, RLIM_NLIMITS> limits_;
+  std::array<bool, 3> interval_timers_;  // ITIMER_*: one runs
+  std::set<int> timers_;                 // of timer_create, by number
 };
+
+/// Where and when this thread runs: cores, policy and priority are as they were when this was called first, in whichever thread. A kernel may pin the
+/// thread that calls it; the next one shall not be slower for that. What this user may not put back: "its priority was lowered to 19".
+std::string put_back_schedule();
 
 /// Rounding, flushing and exceptions of this thread, put back at the end of the scope.
 class FloatEnvironment {

@@ -82,7 +82,8 @@ void end_children() {
       int parent = 0;
       if (paren == text.npos || std::sscanf(text.c_str() + paren + 1, " %*c %d", &parent) != 1 || parent != getpid()) continue;
       const pid_t pid = std::atoi(entry.path().filename().c_str());
-      any |= kill(pid, SIGKILL) == 0 && waitpid(pid, nullptr, 0) == pid;
+      any |= kill(pid, SIGKILL) == 0;
+      waitpid(pid, nullptr, __WALL);  // in vain where a kernel ignores SIGCHLD
     }
   }
 }
