@@ -2,6 +2,7 @@
 #include "kernels/contract.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -38,7 +39,8 @@ Contract from_c(const smla_contract& given, const char* kernel) {
   // All fields 0 is the reference declaration.
   if (c.p_round == SMLA_TYPE_EXACT) k.p = Rounding::q;
   if (c.part == SMLA_TYPE_EXACT) k.part = Rounding::fp32;
-  if (!(c.p_scale >= 0)) throw UsageError("kernel '" + std::string(kernel) + "': contract.p_scale must be positive, or 0 for 1");
+  if (!(c.p_scale >= 0 && std::isfinite(c.p_scale)))
+    throw UsageError("kernel '" + std::string(kernel) + "': contract.p_scale must be positive and finite, or 0 for 1");
   if (c.p_scale == 0) k.p_scale = 1;
   return k;
 }

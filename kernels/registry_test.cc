@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/registry.h"
 
+#include <limits>
 #include <set>
 
 #include "cases/words.h"
@@ -60,8 +61,10 @@ TEST_CASE("contracts cross the door and come back") {
   wrong.p_round = 6;
   CHECK_THROWS_WITH(from_c(wrong, "mine"), "kernel 'mine': contract.p_round = 6 is not defined (0 to 5)");
   wrong = to_c(k);
-  wrong.p_scale = -1;
-  CHECK_THROWS_AS(from_c(wrong, "mine"), UsageError);
+  for (const float scale : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    wrong.p_scale = scale;
+    CHECK_THROWS_AS(from_c(wrong, "mine"), UsageError);
+  }
 }
 
 TEST_CASE("the problem of a case") {
