@@ -8,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "cases/cost.h"
 #include "harness/cuda/nvml.h"
@@ -350,11 +351,26 @@ class Timer {
   std::vector<Candidate> dense_;
 };
 
-/// Our table instead of Google Benchmark's, unless the user asked for a format of theirs.
-class Silent : public benchmark::BenchmarkReporter {
+/// Google Benchmark's JSON as text, and the format of theirs on stdout that the user asked for instead of our table. (Where their library writes the
+/// file, a full disk goes unnoticed, and a name that cannot be opened ends the process.)
+class JsonText : public benchmark::BenchmarkReporter {
  public:
-  bool ReportContext(const Context&) override { return true; }
-  void ReportRuns(const std::vector<Run>&) override {}
+  explicit JsonText(bool shown) : shown_(shown ? benchmark::CreateDefaultDisplayReporter() : nullptr) { json_.SetOutputStream(&text_); }
+  bool ReportContext(const Context& context) override { return json_.ReportContext(context) && (!shown_ || shown_->ReportContext(context)); }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    json_.ReportRuns(runs);
+    if (shown_) shown_->ReportRuns(runs);
+  }
+  void Finalize() override {
+    json_.Finalize();
+    if (shown_) shown_->Finalize();
+  }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  benchmark::JSONReporter json_;
+  benchmark::BenchmarkReporter* shown_;  // theirs
 };
 
 void print_line(const std::string& status, std::initializer_list<std::string> figures, const std::string& kernel, const std::string& line) {
@@ -400,15 +416,15 @@ void report_to_google_benchmark(const Options& options, const std::string& folde
         ->Iterations(1)
         ->Unit(benchmark::kMicrosecond);
   }
-  std::vector<std::string> words{"smla", "--benchmark_out=" + (options.benchmark_out.empty() ? folder + "/benchmark.json" : options.benchmark_out),
-                                 "--benchmark_out_format=json", "--benchmark_format=" + options.benchmark_format};
+  std::vector<std::string> words{"smla", "--benchmark_format=" + options.benchmark_format};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   int argc = static_cast<int>(argv.size());
   argv.push_back(nullptr);
   benchmark::Initialize(&argc, argv.data());
-  Silent silent;
-  benchmark::RunSpecifiedBenchmarks(options.benchmark_format == "console" ? &silent : nullptr);
+  JsonText json(options.benchmark_format != "console");
+  benchmark::RunSpecifiedBenchmarks(&json);
+  write_text_file(options.benchmark_out.empty() ? folder + "/benchmark.json" : options.benchmark_out, json.text());
 }
 
 /// --benchmark_filter: a regular expression found in the name; with a '-' before it, not found.
@@ -443,6 +459,11 @@ std::string clocks_warning(std::span<const ThroughputRow> rows) {
 bool wholly_timed_before(const Job& job, const Case& c, const Candidate& kernel) {
   const std::vector<Lane> ways = ways_of(job.options, kernel.info.device != "cpu");
   return std::all_of(ways.begin(), ways.end(), [&](const Lane& way) { return timed_before(job, c, kernel, way) != nullptr; });
+}
+
+void refuse_bench_flags(const Options& options) {
+  NameFilter{options.benchmark_filter};
+  if (!options.benchmark_out.empty()) refuse_unwritable(options.benchmark_out);
 }
 
 BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {

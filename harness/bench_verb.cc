@@ -23,6 +23,7 @@ int verb_bench(int argc, char** argv) {
   options.checks = "none";
   if (!parse_flags("throughput of kernels that passed the same case first", kChecking | kTiming | kRunning | kResuming, options, argc, argv))
     return 0;
+  refuse_bench_flags(options);
   cards_must_be_here(options);
   return on_each_card(options, bench_on);
 }

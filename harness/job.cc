@@ -125,7 +125,7 @@ std::string resumed_folder(const Options& options, const std::string& arch) {
 
 /// Refuses what could not be continued once hours have passed, and cuts what a killed run left torn at the end of its files.
 void settle(const std::string& folder) {
-  for (const char* name : {"env.json", "summary.md", "junit.xml", "benchmark.json"}) {
+  for (const char* name : {"env.json", "summary.md", "junit.xml", "benchmark.json", "peaks.csv"}) {
     const std::filesystem::path path = fmt::format("{}/{}", folder, name);
     if (std::filesystem::is_directory(path)) throw UsageError(fmt::format("{} is a folder where a file should be", path.string()));
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))

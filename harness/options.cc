@@ -86,7 +86,11 @@ void add_timing(Flags& flags, Options& options) {
               fmt::format("{} on a GPU, {} on a CPU", share_text(kMaxNoise[1]), share_text(kMaxNoise[0])));
   flags.seconds("--max-time", options.max_time_s, "stop after so many seconds a kernel, timing and cache state of a case");
   flags.text("--benchmark_out", options.benchmark_out, "FILE", "as in Google Benchmark", "benchmark.json beside the report");
-  flags.text("--benchmark_format", options.benchmark_format, "console|json|csv", "as in Google Benchmark");
+  flags.parsed("--benchmark_format", "console|json|csv", "as in Google Benchmark", options.benchmark_format, [&](const std::string& word) {
+    constexpr std::string_view names[] = {"console", "json", "csv"};
+    if (std::find(std::begin(names), std::end(names), word) == std::end(names)) throw_unknown_value("--benchmark_format", word, names, 3);
+    options.benchmark_format = word;
+  });
   flags.text("--benchmark_filter", options.benchmark_filter, "REGEX", "as in Google Benchmark");
 }
 

@@ -37,6 +37,7 @@ int run_on(const Options& options) {
 int verb_run(int argc, char** argv) {
   Options options;
   if (!parse_flags("check, then bench: both reports", kChecking | kTiming | kRunning | kResuming, options, argc, argv)) return 0;
+  refuse_bench_flags(options);
   cards_must_be_here(options);
   return on_each_card(options, run_on);
 }

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <string_view>
 #include <system_error>
@@ -109,6 +110,8 @@ int smla_main(int argc, char** argv) {
     return failed(e, kNothingMatched);
   } catch (const std::bad_alloc&) {
     return failed(CannotStart("out of memory (a limit of this shell's: ulimit -v)"), kNothingCouldStart);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return failed(UsageError(fmt::format("{}: {}", e.path1().string(), e.code().message())), kUsage);
   } catch (const std::system_error& e) {
     const bool limited = e.code() == std::errc::resource_unavailable_try_again || e.code() == std::errc::too_many_files_open ||
                          e.code() == std::errc::not_enough_memory;

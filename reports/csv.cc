@@ -151,6 +151,8 @@ void CsvAppender::append(const std::vector<std::vector<std::string>>& rows) {
 }
 
 void CsvAppender::write_whole(const std::string& bytes) {
+  struct stat is {};
+  if (::fstat(fd_, &is) == 0 && is.st_nlink == 0) throw cannot_append(path_, "it was removed while the run was writing it");
   for (size_t done = 0; done < bytes.size();) {  // more than once where there is no room: the second says why
     const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "cases/input_file.h"
 #include "cases/words.h"
@@ -114,6 +115,19 @@ std::string read_text_file(const std::string& path) {
   std::string text;
   if (!read_whole_file(path, text)) throw cannot("read", path);
   return text;
+}
+
+void refuse_unwritable(const std::string& path) {
+  struct stat there {};
+  const bool exists = ::stat(path.c_str(), &there) == 0;
+  if (exists && S_ISDIR(there.st_mode)) errno = EISDIR;
+  else if (exists && !S_ISREG(there.st_mode)) {
+    if (::access(path.c_str(), W_OK) == 0) return;
+  } else {  // a new file takes its place: the folder decides
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return;
+  }
+  throw cannot("write", path);
 }
 
 void write_text_file(const std::string& path, std::string_view text) {

@@ -35,6 +35,8 @@ class TypedRegex {
 
 /// Reads a whole file. Throws UsageError "cannot read FILE: why".
 std::string read_text_file(const std::string& path);
+/// Throws what write_text_file would, as far as that can be known before; writes nothing.
+void refuse_unwritable(const std::string& path);
 /// Replaces a file in one step (temporary file, rename): a reader sees the old text or the new one. A device is written to. Throws UsageError "cannot
 /// write FILE: why".
 void write_text_file(const std::string& path, std::string_view text);

@@ -132,7 +132,16 @@ rm out/$arch/accuracy.csv && mkfifo out/$arch/env.json
 expect 'a pipe where env.json should be' 3 'env.json is no regular file' "timeout 20 $smla check $small --out out"
 rm -r out && mkdir -p out/$arch/summary.md
 expect 'a folder where summary.md should be' 3 'summary.md is a folder' "$smla check $small --out out"
+rm -r out && mkdir -p out/$arch/peaks.csv
+expect 'a folder where peaks.csv should be' 3 'peaks.csv is a folder' "$smla run $small --out out"
+rm -r out && mkdir -p out/$arch && ln -s accuracy.csv out/$arch/accuracy.csv
+expect 'a link that leads to itself' 3 'accuracy.csv: Too many levels of symbolic links' "$smla check $small --out out"
 rm -r out
+expect '--benchmark_out: no such folder' 3 'cannot write nowhere/b.json: No such file' "$smla run $small --out out --benchmark_out nowhere/b.json"
+expect '--benchmark_out: a folder' 3 'cannot write folder.toml: Is a directory' "$smla bench $small --out out --benchmark_out folder.toml"
+expect '--benchmark_format: an unknown word' 3 "'jsno'.*'json'" "$smla run $small --out out --benchmark_format jsno"
+expect '--benchmark_filter: no regular expression' 3 "benchmark_filter '\\('" "$smla run $small --out out --benchmark_filter '('"
+many_lines=yes expect '--benchmark_out: a full device' 3 'cannot write /dev/full: No space left' "$smla run $small --cache warm --max-time 0.02 --out gone --benchmark_out /dev/full"
 can_mount=no
 unshare -rm true 2>/dev/null && can_mount=yes
 in_mount() { printf 'unshare -rm bash -c %q' "$1"; }  # a mount of its own, gone with it
@@ -189,6 +198,17 @@ wait $first
 status=$?
 row 'SIGTERM while timing' $status "$(grep -m1 'interrupted by' first)"
 [ $status = 143 ] || wrong "SIGTERM: exit $status: $(cat first)"
+rm -rf out
+
+# OUT is removed under a run: it ends, and does not write for an hour what nobody will see.
+bash -c "exec $smla check $several --determinism 50 -q --out out" >first 2>&1 &
+first=$!
+until_rows out/$arch/accuracy.csv
+rm -rf out
+wait $first
+status=$?
+row 'OUT is removed under a run' $status "$(head -1 first)"
+{ [ $status = 3 ] && grep -q 'accuracy.csv: it was removed while the run was writing it' first && [ "$(wc -l <first)" = 1 ]; } || wrong "OUT removed: exit $status: $(cat first)"
 rm -rf out
 
 # The clock is set back by an hour at every look.
