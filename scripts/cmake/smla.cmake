@@ -13,6 +13,12 @@ add_library(smla_flags INTERFACE)
 target_compile_options(smla_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3 -ffp-contract=off>)
 target_include_directories(smla_flags INTERFACE ${PROJECT_SOURCE_DIR})
 
+# smla_timeout(TEST SECONDS): how long it may take on a busy machine; in a sanitized build so many times longer.
+function(smla_timeout test seconds)
+  math(EXPR seconds "${seconds} * ${SMLA_TIMEOUT_FACTOR}")
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 # smla_room(NAME [SUBFOLDERS folder...] [LIBS target...]): every *.cc of the folder and of the subfolders named (tests and mains apart) as library smla::NAME,
 # every *_test.cc as a test of its own.
 function(smla_room name)
@@ -58,7 +64,8 @@ function(smla_fuzz file)
   else()
     target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/scripts/cmake/fuzz_replay.cc)
     add_test(NAME ${name} COMMAND ${name} ${PROJECT_SOURCE_DIR}/scripts/fuzz/${name})
-    set_tests_properties(${name} PROPERTIES LABELS host TIMEOUT 120)
+    set_tests_properties(${name} PROPERTIES LABELS host)
+    smla_timeout(${name} 120)
   endif()
 endfunction()
 
@@ -75,7 +82,8 @@ function(smla_test file)
   if(NOT ARG_LABELS)
     set(ARG_LABELS host)
   endif()
-  set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}")
+  smla_timeout(${test} 600)
 endfunction()
 
 # Every header of a room compiles alone: one generated source each.
