@@ -59,18 +59,18 @@ int verb_compare(int argc, char** argv) {
     throw NothingMatched(fmt::format("compare: {} and {} have no timed pair in common (case, {}timing, cache): {} and {} rows", flags.a, flags.b,
                                      kernels ? "" : "kernel, ", a.report.rows.size(), b.report.rows.size()));
   const Table pairs = comparison_table(comparisons), means = geomean_table(geomeans(comparisons)), best = best_table(best_kernels(b));
-  const std::string counts = verdict_counts(comparisons);
+  const std::string counts = verdict_counts(comparisons), method = interval_method(comparisons, options);
   if (flags.csv == "-") fmt::print("{}", pairs.csv());
   else {
-    fmt::print("a = {}\nb = {}\nratio = time of b over time of a, beyond a margin of {:g} %\n\n{}\n{}\n\n{}\n", flags.a, flags.b,
-               100 * options.margin, pairs.text(), counts, means.text());
+    fmt::print("a = {}\nb = {}\nratio = time of b over time of a, beyond a margin of {:g} %\n{}\n\n{}\n{}\n\n{}\n", flags.a, flags.b,
+               100 * options.margin, method, pairs.text(), counts, means.text());
     if (!kernels) fmt::print("best kernels of b\n{}", best.text());
     if (!flags.csv.empty()) write_text_file(flags.csv, pairs.csv());
   }
   if (!flags.markdown.empty())
     write_text_file(flags.markdown,
-                    fmt::format("# {} against {}\n\n{}\n\n{}\n## Geometric means\n\n{}{}", markdown_cell(flags.b), markdown_cell(flags.a), counts,
-                                pairs.markdown(), means.markdown(), kernels ? "" : "\n## Best kernels\n\n" + best.markdown()));
+                    fmt::format("# {} against {}\n\n{}\n\n{}\n\n{}\n## Geometric means\n\n{}{}", markdown_cell(flags.b), markdown_cell(flags.a),
+                                counts, method, pairs.markdown(), means.markdown(), kernels ? "" : "\n## Best kernels\n\n" + best.markdown()));
   return kAllGreen;
 }
 

@@ -233,6 +233,7 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
   for (size_t i = 0; i < tested.size(); ++i) {
     Comparison& c = *tested[i];
     const double z = student_quantile(1 - levels[i] / 2, c.dof), reach = z * c.log_error;
+    c.level = 1 - levels[i];
     c.ratio_lo = *c.ratio * std::exp(-reach);
     c.ratio_hi = *c.ratio * std::exp(reach);
     c.detectable = (1 + options.margin) * std::exp((z + kPowerZ) * c.log_error) - 1;
@@ -244,6 +245,16 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
                                                                    : Verdict::ambiguous;
   }
   return all;
+}
+
+std::string interval_method(const std::vector<Comparison>& comparisons, const CompareOptions& options) {
+  const auto pairs = std::count_if(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.level.has_value(); });
+  return fmt::format(
+      "intervals: Student's t on log(ratio); {} pairs share a {:g} % chance of one false verdict (Holm), so the level of each, {:g} to {:.4g} %, "
+      "depends "
+      "on the margin, {:g} %, and on the other pairs",
+      pairs, 100 * options.alpha, 100 * (1 - options.alpha), 100 * (1 - options.alpha / static_cast<double>(std::max<int64_t>(1, pairs))),
+      100 * options.margin);
 }
 
 std::vector<GeomeanRow> geomeans(const std::vector<Comparison>& comparisons) {
@@ -278,16 +289,17 @@ std::vector<BestKernel> best_kernels(const TimedSet& set, int resamples) {
 }
 
 Table comparison_table(const std::vector<Comparison>& comparisons) {
-  Table table{{"case", "kernel", "timing", "cache", "a_us", "b_us", "ratio", "ratio_lo", "ratio_hi", "verdict", "detectable_frac", "interval_from",
-               "speedup_vs_dense", "dense_kernel", "dense_roof_us", "note"},
+  Table table{{"case", "kernel", "timing", "cache", "a_us", "b_us", "ratio", "ratio_lo", "ratio_hi", "level_pct", "verdict", "detectable_pct",
+               "interval_from", "speedup_vs_dense", "dense_kernel", "dense_roof_us", "note"},
               {}};
   const auto number = [](const Measure& v) { return v ? fmt::format("{:.5g}", *v) : std::string(); };
+  const auto percent = [&](const Measure& v) { return number(v ? Measure{100 * *v} : v); };
   for (const Comparison& c : comparisons) {
     const ThroughputRow& row = c.any();
     const std::string kernel = c.a != nullptr && c.b != nullptr && c.a->kernel != c.b->kernel ? c.a->kernel + " -> " + c.b->kernel : row.kernel;
     table.add({to_line(row.c), kernel, row.timing, row.cache, timed(c.a) ? number(c.a->time_us_median) : "",
-               timed(c.b) ? number(c.b->time_us_median) : "", number(c.ratio), number(c.ratio_lo), number(c.ratio_hi),
-               std::string(name_of(c.verdict)), number(c.detectable), c.interval_from, number(row.speedup_vs_dense), row.dense_kernel,
+               timed(c.b) ? number(c.b->time_us_median) : "", number(c.ratio), number(c.ratio_lo), number(c.ratio_hi), percent(c.level),
+               std::string(name_of(c.verdict)), percent(c.detectable), c.interval_from, number(row.speedup_vs_dense), row.dense_kernel,
                number(row.dense_roof_us), c.note});
   }
   return table;

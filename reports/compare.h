@@ -42,7 +42,8 @@ struct Comparison {
   const ThroughputRow* b = nullptr;  // null: missing
   Verdict verdict = Verdict::ambiguous;
   Measure ratio;               // time of b over time of a: over 1 is slower
-  Measure ratio_lo, ratio_hi;  // at this test's Holm level
+  Measure ratio_lo, ratio_hi;  // at this test's Holm level ...
+  Measure level;               // ... which is, as a fraction: 0.95 for a pair alone, more for one of many
   double log_error = 0;        // standard error of log(ratio): what an A/A comparison of these two would show
   double dof = 0;              // degrees of freedom of that error: those of the side with fewer rounds (or samples)
   Measure detectable;          // the least slowdown, as a fraction, that would have been called slower with 80 % power
@@ -57,6 +58,9 @@ struct Comparison {
 /// quartiles, and between two runs what runs differ by beyond that. slower / faster: the interval lies beyond the margin. same: it lies within.
 /// ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what only `b` has.
 std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const CompareOptions& options = {});
+
+/// One line: what the intervals of such a comparison are, and why another margin gives others.
+std::string interval_method(const std::vector<Comparison>& comparisons, const CompareOptions& options);
 
 /// Geometric mean of the ratios of all matched pairs by kernel (first) and cache (second).
 struct GeomeanRow {

@@ -96,6 +96,7 @@ TEST_CASE("verdicts: faster, slower, same, ambiguous, new, missing") {
   CHECK(all[0].ratio_lo.value() < all[0].ratio.value());
   CHECK(all[0].ratio_hi.value() > all[0].ratio.value());
   CHECK(all[0].interval_from == "samples");
+  CHECK(all[4].level == Measure{});
   CHECK(all[0].detectable.value() > 0.01);
   CHECK(all[0].detectable.value() < 0.05);
   CHECK(all[3].detectable.value() > 0.1);  // an ambiguous pair says what it could have seen
@@ -106,6 +107,25 @@ TEST_CASE("verdicts: faster, slower, same, ambiguous, new, missing") {
   CHECK(means[0].pairs == 4);
   CHECK_THAT(comparison_table(all).csv(), ContainsSubstring(",slower,"));
   CHECK(comparison_table(all).rows.size() == 7);
+}
+
+TEST_CASE("each interval says its level: with others it depends on them and on the margin") {
+  Run a{.id = "a"}, b{.id = "b"};
+  a.add(1, "k", times(1, 100, 0.01));
+  b.add(1, "k", times(2, 102, 0.01));
+  const TimedSet one_a = a.set(), one_b = b.set();
+  CHECK(*compare(one_a, one_b)[0].level == Approx(0.95));
+  a.add(2, "k", times(3, 100, 0.001));
+  b.add(2, "k", times(4, 110, 0.001));
+  const TimedSet two_a = a.set(), two_b = b.set();
+  const auto near = compare(two_a, two_b), far = compare(two_a, two_b, {.margin = 0.5});
+  CHECK(*near[0].level == Approx(0.95));
+  CHECK(*near[1].level == Approx(0.975));
+  CHECK(*far[0].level == Approx(0.975));
+  CHECK(near[0].log_error == far[0].log_error);  // what is measured is the same
+  CHECK(comparison_table(near).csv().find(",97.5,") != std::string::npos);
+  CHECK_THAT(interval_method(near, {}),
+             ContainsSubstring("2 pairs share a 5 % chance") && ContainsSubstring("95 to 97.5 %, depends on the margin, 1 %,"));
 }
 
 TEST_CASE("without samples the interval comes from the quartiles, and says so") {

@@ -130,10 +130,10 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
     if (!c.ratio) continue;
     ++result.times;
     if (c.detectable) detectable.push_back(*c.detectable);
-    const std::string figures = c.ratio_lo
-                                    ? fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's {:.5g} µs, interval {:.4g} to {:.4g} from {}", where,
-                                                  *c.b->time_us_median, *c.ratio, *c.a->time_us_median, *c.ratio_lo, *c.ratio_hi, c.interval_from)
-                                    : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
+    const std::string figures =
+        c.ratio_lo ? fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's {:.5g} µs, {:.4g} % interval {:.4g} to {:.4g} from {}", where,
+                                 *c.b->time_us_median, *c.ratio, *c.a->time_us_median, 100 * *c.level, *c.ratio_lo, *c.ratio_hi, c.interval_from)
+                   : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
     if (loses(c, options)) ++result.times_slower, ledger.red(Rule::slower, row, figures, row.repro);
     else if (c.note.empty() && c.ratio_hi && *c.ratio_hi <= 1 + options.max_loss) ++result.times_same_or_faster;
     else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
@@ -256,7 +256,9 @@ GateResult gate(const GateInput& input, const GateOptions& options) {
   Ledger ledger{input.issues, std::vector<bool>(input.issues.size()), {}};
   if (input.baseline != nullptr && input.run != nullptr) gate_accuracy(input, options, ledger, result);
   if (input.baseline_times != nullptr && input.run_times != nullptr) {
-    const auto comparisons = compare(*input.baseline_times, *input.run_times, {.margin = options.max_loss, .alpha = options.alpha});
+    const CompareOptions by{.margin = options.max_loss, .alpha = options.alpha};
+    const auto comparisons = compare(*input.baseline_times, *input.run_times, by);
+    result.intervals = interval_method(comparisons, by);
     gate_times(comparisons, options, ledger, result);
     result.means = geomeans(comparisons);
     result.timed = true;
@@ -286,9 +288,11 @@ std::string gate_markdown(const GateResult& result) {
               ? fmt::format("{} times compared with the baseline's: {} surely no slower than allowed, {} slower, {} undecided.\n", result.times,
                             result.times_same_or_faster, result.times_slower, result.times - result.times_same_or_faster - result.times_slower)
               : "Times were not compared.\n";
-  if (result.detectable_max > 0)  // 0: no pair has an interval
+  if (result.detectable_max > 0) {  // 0: no pair has an interval
     text += fmt::format("Slowdowns that would have been seen with 80 % power: {:.1f} % (median of the cases), {:.1f} % (worst case).\n",
                         100 * result.detectable_median, 100 * result.detectable_max);
+    text += result.intervals + ".\n";
+  }
   static constexpr const char* kTitles[] = {"Red", "Known issues", "Reported"};
   for (int level = 0; level < 3; ++level) {
     Table table{{"rule", "kernel", "case", "what"}, {}};

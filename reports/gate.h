@@ -59,6 +59,7 @@ struct GateResult {
   std::vector<GeomeanRow> means;                                  // time over the baseline's
   int64_t pairs = 0, pairs_passed = 0, pairs_fresh = 0;           // fresh: not in the baseline
   bool timed = false;                                             // whether times were gated
+  std::string intervals;                                          // what they are, if so
   int64_t times = 0, times_same_or_faster = 0, times_slower = 0;  // compared; surely within max_loss; beyond it. The rest is undecided
   double detectable_median = 0, detectable_max = 0;  // least slowdown, as a fraction, that could have been seen (80 % power), over the compared times
   int exit_status() const;                           // 1 if a correctness rule is red, else 2 if a throughput rule is, else 0

@@ -176,7 +176,10 @@ TEST_CASE("throughput: red beyond the allowed loss and beyond noise") {
     sides.new_times = {timing(1, "k", 105), timing(2, "k", 100)};
     const Finding finding = only(sides());
     CHECK(finding.rule == Rule::slower);
-    CHECK_THAT(finding.text, ContainsSubstring("event cold: 105 µs, 1.05 of the baseline's 100 µs, interval 1.0"));
+    CHECK_THAT(finding.text, ContainsSubstring("event cold: 105 µs, 1.05 of the baseline's 100 µs, 97.5 % interval 1.0"));
+    CHECK_THAT(
+        gate_markdown(sides()),
+        ContainsSubstring("2 pairs share a 5 % chance of one false verdict (Holm), so the level of each, 95 to 97.5 %, depends on the margin, 3 %,"));
     CHECK_THAT(finding.text, ContainsSubstring("from quartiles"));
     CHECK(sides().exit_status() == 2);
     CHECK(sides({.max_loss = 0.08}).exit_status() == 0);
