@@ -620,7 +620,7 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
   request.lanes = {{Lane::Work::kernel, "slow", false, true},  {Lane::Work::kernel, "slow", false, false},
                    {Lane::Work::gather, "slow", false, true},  {Lane::Work::empty, "slow", false, false},
                    {Lane::Work::kernel, "error", false, true}, {Lane::Work::kernel, "declines", false, true},
-                   {Lane::Work::kernel, "slow", true, true}};
+                   {Lane::Work::kernel, "slow", true, true},   {Lane::Work::kernel, "write_past_out", false, false}};
   request.threads = 1;
   request.max_time_s = 0.3;
   request.max_noise = 1e9;
@@ -649,6 +649,8 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
   CHECK(reply.lanes[5].status == Status::unsupported);
   CHECK(reply.lanes[6].status == Status::skipped);  // no graphs on a CPU
   CHECK_THAT(reply.lanes[6].detail, ContainsSubstring("graph replay needs a GPU"));
+  CHECK(reply.lanes[7].status == Status::fail);
+  CHECK_THAT(reply.lanes[7].detail, ContainsSubstring("timed launches touched what is not theirs: out: byte 16389 was written"));
 
   request.max_noise = 0;
   request.lanes = {{Lane::Work::kernel, "slow", false, false}};

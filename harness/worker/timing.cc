@@ -309,6 +309,8 @@ void LaneTimer::run() {
     reply.power_w_median = median_of(course->power_w);
     reply.mem_clock_mhz = median_of(course->mem_clock_mhz);
     if (!subject.call) continue;
+    if (const auto text = subject.call->strays(OutputFill::nan))
+      reply.status = Status::fail, reply.detail = "timed launches touched what is not theirs: " + *text;
     reply.workspace_bytes = subject.call->workspace_bytes();
     reply.splits_used = subject.call->splits_used();
   }
