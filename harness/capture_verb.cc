@@ -9,6 +9,7 @@
 #include "harness/verb_flags.h"
 #include "harness/verbs.h"
 #include "harness/worker/host_device.h"
+#include "reports/text.h"
 
 namespace smla {
 
@@ -20,6 +21,7 @@ int verb_capture(int argc, char** argv) {
   try {
     c = parse_line(flags.line);
   } catch (const UsageError& error) { throw UsageError(fmt::format("'{}': {}", flags.line, error.what())); }
+  refuse_unwritable(flags.file);
   cards_must_be_here(options);
   if (const std::string why = too_large(c); !why.empty()) throw CannotStart(fmt::format("'{}': {}", flags.line, why));
   const Inputs in = make_inputs(c);

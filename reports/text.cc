@@ -112,6 +112,9 @@ bool TypedRegex::found_in(const std::string& text) const {
 }
 
 std::string read_text_file(const std::string& path) {
+  struct stat is {};
+  if (::stat(path.c_str(), &is) == 0 && (S_ISCHR(is.st_mode) || S_ISBLK(is.st_mode)))  // may have no end
+    throw UsageError(fmt::format("cannot read {}: is no regular file", path));
   std::string text;
   if (!read_whole_file(path, text)) throw cannot("read", path);
   return text;
@@ -119,7 +122,7 @@ std::string read_text_file(const std::string& path) {
 
 void refuse_unwritable(const std::string& path) {
   struct stat there {};
-  const bool exists = ::stat(path.c_str(), &there) == 0;
+  const bool exists = ::lstat(path.c_str(), &there) == 0;
   if (exists && S_ISDIR(there.st_mode)) errno = EISDIR;
   else if (exists && !S_ISREG(there.st_mode)) {
     if (::access(path.c_str(), W_OK) == 0) return;
@@ -130,19 +133,21 @@ void refuse_unwritable(const std::string& path) {
   throw cannot("write", path);
 }
 
-void write_text_file(const std::string& path, std::string_view text) {
+void write_text_file(const std::string& path, std::string_view text) { write_file(path, std::span(&text, 1)); }
+
+void write_file(const std::string& path, std::span<const std::string_view> pieces) {
   struct stat there {};
-  const bool in_place = ::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);  // a device or a pipe must not become a file
+  const bool in_place = ::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);  // /dev/null or /dev/stdout must not become a file
   const std::string target = in_place ? path : fmt::format("{}.{}.tmp", path, ::getpid());
   const int fd = ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) throw cannot("write", path);
-  size_t done = 0;
   bool ok = true;
-  while (ok && done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n >= 0) done += static_cast<size_t>(n);
-    else ok = errno == EINTR;
-  }
+  for (std::string_view left : pieces)
+    while (ok && !left.empty()) {
+      const ssize_t n = ::write(fd, left.data(), left.size());
+      if (n >= 0) left.remove_prefix(static_cast<size_t>(n));
+      else ok = errno == EINTR;
+    }
   int error = errno;
   if (::close(fd) != 0 && ok) ok = false, error = errno;
   if (in_place && ok) return;

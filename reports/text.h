@@ -2,6 +2,7 @@
 // Text that other programs must be able to read: what a kernel printed may hold any bytes.
 #pragma once
 #include <regex>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,12 +34,14 @@ class TypedRegex {
   std::regex regex_;
 };
 
-/// Reads a whole file. Throws UsageError "cannot read FILE: why".
+/// Reads a whole file; no device. Throws UsageError "cannot read FILE: why".
 std::string read_text_file(const std::string& path);
 /// Throws what write_text_file would, as far as that can be known before; writes nothing.
 void refuse_unwritable(const std::string& path);
-/// Replaces a file in one step (temporary file, rename): a reader sees the old text or the new one. A device is written to. Throws UsageError "cannot
-/// write FILE: why".
+/// Replaces a file in one step (temporary file, rename): a reader sees the old text or the new one. What a link leads to, a device or a pipe is
+/// written to where it is. Throws UsageError "cannot write FILE: why".
 void write_text_file(const std::string& path, std::string_view text);
+/// The same of several pieces, one after another.
+void write_file(const std::string& path, std::span<const std::string_view> pieces);
 
 }  // namespace smla

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/text.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+
 #include "cases/words.h"
 #include "smla_catch.h"
 
@@ -33,4 +37,32 @@ TEST_CASE("any bytes become UTF-8 on one line") {
 TEST_CASE("XML and Markdown") {
   CHECK(xml_escape("<a b=\"c\">&'\x01\n") == "&lt;a b=&quot;c&quot;&gt;&amp;&apos; \n");
   CHECK(markdown_cell("a|b <i>\nc") == "a\\|b &lt;i> c");
+}
+
+TEST_CASE("a file is replaced whole; what a link leads to is written where it is, and the link stays") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("smla_text_test." + std::to_string(getpid()));
+  fs::create_directory(folder);
+  const std::string file = folder / "file", link = folder / "link";
+  write_text_file(file, "one");
+  fs::create_symlink(file, link);
+  const std::string_view pieces[] = {"two", "", " halves"};
+  write_file(link, pieces);
+  CHECK(fs::is_symlink(link));
+  CHECK(read_text_file(file) == "two halves");
+  const auto refusal = [](auto&& work) -> std::string {
+    try {
+      work();
+    } catch (const UsageError& error) { return error.what(); }
+    return "";
+  };
+  for (const auto& [path, why] :
+       {std::pair{file, ""}, {link, ""}, {folder / "fresh", ""}, {folder, "Is a directory"}, {folder / "no" / "x", "No such file"}}) {
+    INFO(path);
+    CHECK_THAT(refusal([&] { refuse_unwritable(path); }), ContainsSubstring(why));
+    CHECK(refusal([&] { refuse_unwritable(path); }).empty() == (why == std::string_view()));
+  }
+  CHECK(std::distance(fs::directory_iterator(folder), fs::directory_iterator()) == 2);
+  CHECK_THAT(refusal([] { read_text_file("/dev/zero"); }), ContainsSubstring("/dev/zero: is no regular file"));
+  fs::remove_all(folder);
 }

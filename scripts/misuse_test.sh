@@ -141,7 +141,6 @@ expect '--benchmark_out: no such folder' 3 'cannot write nowhere/b.json: No such
 expect '--benchmark_out: a folder' 3 'cannot write folder.toml: Is a directory' "$smla bench $small --out out --benchmark_out folder.toml"
 expect '--benchmark_format: an unknown word' 3 "'jsno'.*'json'" "$smla run $small --out out --benchmark_format jsno"
 expect '--benchmark_filter: no regular expression' 3 "benchmark_filter '\\('" "$smla run $small --out out --benchmark_filter '('"
-many_lines=yes expect '--benchmark_out: a full device' 3 'cannot write /dev/full: No space left' "$smla run $small --cache warm --max-time 0.02 --out gone --benchmark_out /dev/full"
 can_mount=no
 unshare -rm true 2>/dev/null && can_mount=yes
 in_mount() { printf 'unshare -rm bash -c %q' "$1"; }  # a mount of its own, gone with it
@@ -166,7 +165,14 @@ many_lines=yes may_write=yes expect 'the file size limit (ulimit -f): what was f
   [ -z \"\$(tail -c1 limited/$arch/accuracy.csv)\" ] || { echo torn; exit 1; }
   exec $smla check $several -q --resume limited"
 many_lines=yes expect 'a full device instead of a file' 3 '/dev/full: No space left' "$smla compare $top/reports/baselines/sm_90 $top/reports/baselines/sm_90 --csv /dev/full"
+ln -s /dev/full full
+expect 'capture: a full device' 3 'cannot write full: No space left' "$smla capture --kernel cpu_naive 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' full"
+many_lines=yes expect '... instead of a benchmark.json' 3 'cannot write full: No space left' "$smla bench $small --cache warm --max-time 0.02 --out gone --benchmark_out full"
+many_lines=yes expect '... instead of a table' 3 'cannot write full: No space left' "$smla compare $top/reports/baselines/sm_90 $top/reports/baselines/sm_90 --markdown full"
+[ -L full ] || wrong 'a link to a device was replaced by a file'
 [ -c /dev/full ] || wrong '/dev/full is a device no more'
+expect 'capture: no such folder' 3 'cannot write nowhere/x: No such file' "$smla capture --kernel cpu_naive 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20' nowhere/x"
+expect 'known issues without end' 3 'cannot read /dev/zero: is no regular file' "$smla gate --baseline $top/reports/baselines/sm_90 --out $top/reports/baselines/sm_90 --known-issues /dev/zero"
 expect 'stdout is closed' 3 'stdout is closed' "$smla check $small --out out >&-"
 many_lines=yes expect 'stdin and stderr are closed' 0 'passed 1 / planned 1' "$smla check $small --out gone <&- 2>&-"
 expect 'stdout is full' 3 'No space left' "$smla check $small --out gone >/dev/full"

@@ -10,12 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "cases/words.h"
+#include "reports/text.h"
 
 namespace smla {
 namespace {
@@ -194,21 +193,11 @@ void write_safetensors(const std::string& path, const SafeTensors& content) {
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
-  const std::string partial = path + ".partial";
-  std::ofstream out(partial, std::ios::binary);
-  const uint64_t length = text.size();
-  for (int i = 0; i < 8; ++i) out.put(static_cast<char>(length >> (8 * i)));
-  out << text;
-  for (const SafeTensor& tensor : content.tensors)
-    out.write(reinterpret_cast<const char*>(tensor.bytes.data()), static_cast<std::streamsize>(tensor.bytes.size()));
-  out.close();
-  if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
-    errno = error;
-    failed(path, "cannot be written");
-  }
+  std::string length;
+  for (int i = 0; i < 8; ++i) length += static_cast<char>(uint64_t{text.size()} >> (8 * i));
+  std::vector<std::string_view> pieces = {length, text};
+  for (const SafeTensor& tensor : content.tensors) pieces.emplace_back(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  write_file(path, pieces);
 }
 
 }  // namespace smla
