@@ -7,7 +7,7 @@
 
 #include "cases/words.h"
 #include "harness/testing/program.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 
 using namespace smla;
 

@@ -9,7 +9,7 @@
 #include "cases/words.h"
 #include "harness/flags.h"
 #include "harness/rerun.h"
-#include "harness/verb_flags.h"
+#include "harness/verbs/verb_flags.h"
 
 namespace smla {
 namespace {

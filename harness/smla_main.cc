@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 
 int main(int argc, char** argv) { return smla::smla_main(argc, argv); }

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/comparator_mutants.h"
 #include "harness/judge_case.h"
 #include "harness/options.h"
-#include "harness/published_rules.h"
+#include "harness/selftest/comparator_mutants.h"
+#include "harness/selftest/published_rules.h"
 #include "reports/table.h"
 
 namespace smla {

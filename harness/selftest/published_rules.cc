@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/published_rules.h"
+#include "harness/selftest/published_rules.h"
 
 #include <algorithm>
 #include <cmath>

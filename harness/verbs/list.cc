@@ -11,7 +11,7 @@
 #include "harness/rerun.h"
 #include "harness/session.h"
 #include "harness/table.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 #include "harness/worker/host_device.h"
 #include "kernels/archs.h"
 #include "kernels/mutants/mutant.h"

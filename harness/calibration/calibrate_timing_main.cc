@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "harness/calibration/timing_calibration.h"
 #include "harness/cuda/cuda_device.h"
 #include "harness/cuda/probes.h"
-#include "harness/timing_calibration.h"
 #include "harness/worker/engine.h"
 #include "kernels/door.h"
 #include "kernels/registry.h"

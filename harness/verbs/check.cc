@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cards.h"
 #include "harness/sweep.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 #include "reports/run_files.h"
 
 namespace smla {

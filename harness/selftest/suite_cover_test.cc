@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/suite_cover.h"
+#include "harness/selftest/suite_cover.h"
 
 #include "smla_catch.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // smla compare: two reports, or two kernels of one report, side by side.
+#include "reports/compare.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +10,8 @@
 
 #include "harness/exit_status.h"
 #include "harness/progress.h"
-#include "harness/verb_flags.h"
-#include "harness/verbs.h"
-#include "reports/compare.h"
+#include "harness/verbs/verb_flags.h"
+#include "harness/verbs/verbs.h"
 #include "reports/report_folders.h"
 #include "reports/text.h"
 

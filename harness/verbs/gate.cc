@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // smla gate: a run against a reviewed baseline; the exit status is the answer.
+#include "reports/gate.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,9 +10,8 @@
 
 #include "harness/exit_status.h"
 #include "harness/progress.h"
-#include "harness/verb_flags.h"
-#include "harness/verbs.h"
-#include "reports/gate.h"
+#include "harness/verbs/verb_flags.h"
+#include "harness/verbs/verbs.h"
 #include "reports/report_folders.h"
 #include "reports/text.h"
 

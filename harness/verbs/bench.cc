@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/bench.h"
+
 #include "harness/cards.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 #include "reports/run_files.h"
 
 namespace smla {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/comparator_mutants.h"
+#include "harness/selftest/comparator_mutants.h"
 
 #include <algorithm>
 #include <cmath>

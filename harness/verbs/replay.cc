@@ -10,8 +10,8 @@
 #include "harness/compare_rows.h"
 #include "harness/exit_status.h"
 #include "harness/impostors.h"
-#include "harness/verb_flags.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verb_flags.h"
+#include "harness/verbs/verbs.h"
 #include "harness/verdict.h"
 #include "reference/exact.h"
 

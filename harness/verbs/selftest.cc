@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "harness/selftest/selftest.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,9 +15,8 @@
 #include "harness/job.h"
 #include "harness/progress.h"
 #include "harness/rerun.h"
-#include "harness/selftest.h"
-#include "harness/verb_flags.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verb_flags.h"
+#include "harness/verbs/verbs.h"
 #include "reports/table.h"
 #include "reports/text.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

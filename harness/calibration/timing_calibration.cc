@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/timing_calibration.h"
+#include "harness/calibration/timing_calibration.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include "harness/exit_status.h"
 #include "harness/progress.h"
 #include "harness/session.h"
-#include "harness/verb_flags.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verb_flags.h"
+#include "harness/verbs/verbs.h"
 #include "harness/worker/host_device.h"
 #include "reports/text.h"
 

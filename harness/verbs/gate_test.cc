@@ -9,7 +9,7 @@
 
 #include "harness/bench.h"
 #include "harness/exit_status.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 #include "reports/report_file.h"
 #include "reports/text.h"
 #include "smla_catch.h"

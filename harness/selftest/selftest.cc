@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/selftest.h"
+#include "harness/selftest/selftest.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
-#include "harness/suite_cover.h"
+#include "harness/selftest/suite_cover.h"
 #include "kernels/mutants/mutant.h"
 #include "kernels/registry.h"
 #include "reference/parallel.h"

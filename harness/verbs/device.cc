@@ -5,7 +5,7 @@
 #include "harness/cuda/gpu_probe.h"
 #include "harness/options.h"
 #include "harness/peaks.h"
-#include "harness/verbs.h"
+#include "harness/verbs/verbs.h"
 #include "reports/env.h"
 
 namespace smla {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of the self-test that can be tested without hunting: who noticed, what is asked first, and that the rules of others are those rules.
-#include "harness/selftest.h"
+#include "harness/selftest/selftest.h"
 
 #include <limits>
 #include <set>
