@@ -61,9 +61,10 @@ __device__ __forceinline__ void bulk_copy(uint32_t dst, const void* src, uint32_
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src), "r"(bytes), "r"(bar)
                  : "memory");
 }
-/// The same for what is read once: L2 gives up these lines first.
+/// L2's policy for what is read once, its lines are given up first: what createpolicy.fractional.L2::evict_first gives for all lines.
+inline constexpr uint64_t kEvictFirst = 0x12f0000000000000;
+/// The same for what is read once.
 __device__ __forceinline__ void bulk_copy_once(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
-  constexpr uint64_t kEvictFirst = 0x12f0000000000000;  // the policy that createpolicy.fractional.L2::evict_first gives for all lines
   if constexpr (kHasBulk)
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(dst), "l"(src),
                  "r"(bytes), "r"(bar), "l"(kEvictFirst)
@@ -76,13 +77,13 @@ __device__ __forceinline__ void copy16(uint32_t dst, const void* src, uint32_t b
 __device__ __forceinline__ void copy16(uint32_t dst, const void* src) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
-/// The same for what is read once: L2 gives up these lines first (the policy is what createpolicy.fractional.L2::evict_first gives for all lines).
+/// The same under a policy of L2, which should come from the kernel's parameters: a literal is moved to uniform registers anew for each copy.
 /// `wanted`: false does nothing, without a branch.
-__device__ __forceinline__ void copy16_once(uint32_t dst, const void* src, uint32_t bytes, bool wanted) {
+__device__ __forceinline__ void copy16_under(uint64_t policy, uint32_t dst, const void* src, uint32_t bytes, bool wanted) {
   asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 first;\nsetp.ne.b32 p, %3, 0;\nmov.b64 first, 0x12f0000000000000;\n"
-      "@p cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, first;\n}" ::"r"(dst),
-      "l"(src), "r"(bytes), "r"(static_cast<uint32_t>(wanted))
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n"
+      "@p cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %4;\n}" ::"r"(dst),
+      "l"(src), "r"(bytes), "r"(static_cast<uint32_t>(wanted)), "l"(policy)
       : "memory");
 }
 /// One arrival of this thread at `bar` once all its earlier copy16 have landed (count it in mbar_init).

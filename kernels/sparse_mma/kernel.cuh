@@ -26,6 +26,7 @@ struct MmaParams {
   MergeBy merge;
   int32_t stages;
   Partials partials;
+  uint64_t row_policy = kEvictFirst;  // L2's
 };
 
 inline constexpr float kFarBelow = -1e30f;  // the reference before any key: finite, so that differences are never NaN
@@ -54,46 +55,71 @@ struct Gather {
   const Keys& keys;
   typename C::Shared& shared;
   const int32_t* list;
+  uint64_t policy;                         // L2's, for rows
   int begin, end, tiles, lane, warp, row;  // entries [begin, end); row: this lane's row of a tile
   uint32_t current;                        // number of this lane's row of tile (lane / kRows) of the present span of kSpan tiles
   int first, next;                         // list elements of the first and the next span, in flight
+  int place;                               // of the tile in its span
 
   __device__ __forceinline__ int entry(int span) const { return begin + (span * kSpan + lane / kRows) * C::kTokens + row; }
   __device__ __forceinline__ int load(int span) const { return entry(span) < end ? load_entry(keys, list, entry(span)) : -1; }
   __device__ __forceinline__ void request() { first = load(0), next = load(1); }
   __device__ __forceinline__ void receive() { current = row_number(keys, first, entry(0)); }
 
-  /// Starts the copies of a tile. Its stage must have been left by every warp. Tiles are issued in order.
-  __device__ __forceinline__ void issue(int tile, int stage) {
-    const int place = tile % kSpan;
+  /// The rows of a tile; tiles in order.
+  __device__ __forceinline__ void aim(int tile) {
+    place = tile % kSpan;
     if (place == 0 && tile) {
       const int span = tile / kSpan;
       current = row_number(keys, next, entry(span));
       next = load(span + 1);
     }
-    if (lane / kRows == place) shared.mask[stage][(row & ~15) + fragment_place(row & 15)] = current != kNoRow ? 0.f : -__int_as_float(0x7f800000);
-    const uint32_t bar = shared_address(&shared.full[stage]), dst = shared_address(shared.rows[stage]) + warp * kRows * C::kRowPitch;
-    if constexpr (kBulk<C>) copy_in_bulk(stage, place, bar, dst);
-    else copy_by_lanes(place, bar, dst);
   }
-  /// Eight lanes copy a line of 128 bytes.
-  __device__ __forceinline__ void copy_by_lanes(int place, uint32_t bar, uint32_t dst) {
+  /// Waits for the stage that the tile goes to, until every warp has left it, and starts the copies.
+  __device__ __forceinline__ void issue(int tile, int stage, uint32_t parity) {
+    if constexpr (kBulk<C>) {
+      mbar_wait(shared_address(&shared.empty[stage]), parity);
+      aim(tile);
+      put_mask(stage);
+      copy_in_bulk(stage);
+    } else {
+      aim(tile);
+      copy_by_lanes(stage, parity);
+    }
+  }
+  __device__ __forceinline__ void put_mask(int stage) {
+    if (lane / kRows == place) shared.mask[stage][(row & ~15) + fragment_place(row & 15)] = current != kNoRow ? 0.f : -__int_as_float(0x7f800000);
+  }
+  __device__ __forceinline__ uint32_t place_of_rows(int stage) const { return shared_address(shared.rows[stage]) + warp * kRows * C::kRowPitch; }
+  /// Eight lanes copy a line of 128 bytes. Nothing is left to do between the wait and the copies.
+  __device__ __forceinline__ void copy_by_lanes(int stage, uint32_t parity) {
+    const int at = (lane & 7) * 16;
+    uint32_t number[kRows / 4];
+    const uint8_t* src[kRows / 4];
 #pragma unroll
-    for (int r = 0; r < kRows; r += 4) {
-      const int mine = r + (lane >> 3), at = (lane & 7) * 16;
-      const uint32_t number = __shfl_sync(~0u, current, place * kRows + mine), to = dst + mine * C::kRowPitch + C::place_in_line(mine, at);
-      const uint8_t* src = row_at(keys, number != kNoRow ? number : 0) + at;
-      asm volatile("" : "+l"(src));  // one address, not one a line
+    for (int r = 0; r < kRows / 4; ++r) {
+      number[r] = __shfl_sync(~0u, current, place * kRows + 4 * r + (lane >> 3));
+      src[r] = row_at(keys, number[r] != kNoRow ? number[r] : 0) + at;
+      asm volatile("" : "+l"(src[r]));  // now; and one address, not one a line
+    }
+    mbar_wait(shared_address(&shared.empty[stage]), parity);
+    put_mask(stage);
+    const uint32_t bar = shared_address(&shared.full[stage]);
+#pragma unroll
+    for (int r = 0; r < kRows / 4; ++r) {
+      const int mine = 4 * r + (lane >> 3);
+      const uint32_t to = place_of_rows(stage) + mine * C::kRowPitch + C::place_in_line(mine, at);
 #pragma unroll
       for (int line = 0; line < C::kRowBytes; line += 128)
-        copy16_once(to + line, src + line, number != kNoRow ? 16 : 0, line + 128 <= C::kLeastRowBytes || line + at < keys.row_bytes);
+        copy16_under(policy, to + line, src[r] + line, number[r] != kNoRow ? 16 : 0, line + 128 <= C::kLeastRowBytes || line + at < keys.row_bytes);
     }
     copy16_arrive(bar);
     __syncwarp();  // the arrival of one lane releases the mask to the others
     if (lane == 0) mbar_arrive(bar);
   }
   /// One elected lane copies rows as they are.
-  __device__ __forceinline__ void copy_in_bulk(int stage, int place, uint32_t bar, uint32_t dst) {
+  __device__ __forceinline__ void copy_in_bulk(int stage) {
+    const uint32_t bar = shared_address(&shared.full[stage]), dst = place_of_rows(stage);
     const unsigned invalid = __ballot_sync(~0u, lane / kRows == place && current == kNoRow) >> (place * kRows);
     uint32_t number[kRows];
 #pragma unroll
@@ -618,7 +644,7 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
   // Everything up to the request for list elements is on the critical path, and so is what follows their arrival.
   const int entries = entries_of(p.job.keys, at.token), all_tiles = (entries + C::kTokens - 1) / C::kTokens;
   const int least = p.by_splits.divide(all_tiles), larger = all_tiles - least * p.num_splits;  // the first `larger` splits have a tile more
-  Gather<C> ring{p.job.keys, shared, list_of(p.job.keys, at.token)};
+  Gather<C> ring{p.job.keys, shared, list_of(p.job.keys, at.token), p.row_policy};
   ring.tiles = least + (at.split < larger);
   ring.begin = (at.split * least + min(at.split, larger)) * C::kTokens;
   ring.end = min(ring.begin + ring.tiles * C::kTokens, entries);
@@ -644,8 +670,7 @@ __global__ void __launch_bounds__(C::kAllThreads, C::kBlocksPerSm) mma_kernel(co
     ring.receive();
 #pragma unroll 1
     for (int tile = 0, stage = 0, parity = 1; tile < ring.tiles; ++tile) {  // parity 1 of a new barrier: the phase before its first
-      mbar_wait(shared_address(&shared.empty[stage]), parity);
-      ring.issue(tile, stage);
+      ring.issue(tile, stage, parity);
       if (++stage == p.stages) stage = 0, parity ^= 1;
     }
     if (!kBulk<C>) copy16_wait();  // bulk copies outlive the warp that asked for them

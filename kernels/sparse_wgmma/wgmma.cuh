@@ -169,7 +169,6 @@ __device__ __forceinline__ uint2 load_global64(const void* from, bool wanted) {
 }
 /// copy16 of what is read once: L2 gives up these lines first.
 __device__ __forceinline__ void copy16_once(uint32_t dst, const void* src, uint32_t bytes) {
-  constexpr uint64_t kEvictFirst = 0x12f0000000000000;  // as in bulk_copy_once
   asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(dst), "l"(src), "r"(bytes), "l"(kEvictFirst)
                : "memory");
 }
