@@ -31,18 +31,20 @@ int64_t resident_blocks(const smla_problem& p, const MmaInstance& instance) {
 const MmaInstance& choose_instance(const smla_problem& p, int64_t tokens) {
   const auto instances = family(p.kv_format);
   if (p.h_q > 16) return *instances[2];
-  if (p.h_q > 8 && tokens > 2) return *instances[1];  // one or two tokens: two blocks that share rows in L2 beat one with half the warps
+  if (p.h_q > 8 && tokens > 4) return *instances[1];  // up to four tokens: two blocks that share rows in L2 beat one with half the warps
   const bool alone = resident_blocks(p, *instances[0]) <= p.sm_count;  // one block an SM leaves too few bytes in flight
   return *instances[alone && instances.size() > 3 ? 3 : 0];
 }
 
 /// Splits so that one wave of resident blocks covers the job, but one block an SM where that leaves it few entries, since half as many partials merge
 /// sooner: a power of two (equal shares, whole batches in the merge), and at least 32 entries of the list, or 16 for each block of a token. How few
-/// is measured: fp8_656 with 16 heads is bound by instructions, and 16-bit rows with 8 heads by how many are asked for; both want the second block.
+/// is measured: fp8_656 with 16 heads is bound by instructions, and 16-bit rows with 8 heads by how many are asked for; both want the second block,
+/// fp8_656 with 16 heads only beyond 256 entries, unless the power of two leaves more than a quarter of the SMs without a block.
 int choose_splits(const smla_problem& p, const MmaPlan& plan, int64_t tokens, int64_t max_entries) {
   const int64_t units = tokens * plan.head_blocks, one_each = p.sm_count / units;
-  const bool keeps_up = (p.kv_format == SMLA_KV_FP8_656) == (p.h_q <= 8);
-  const int64_t by_wave = one_each * (keeps_up ? 1024 : 128) >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
+  const bool fp8 = p.kv_format == SMLA_KV_FP8_656, even = one_each <= static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(one_each))) * 4 / 3;
+  const int few = fp8 == (p.h_q <= 8) ? 1024 : fp8 && p.h_q <= 16 && even ? 256 : 128;
+  const int64_t by_wave = one_each * few >= max_entries ? one_each : resident_blocks(p, *plan.instance) / units;
   const int64_t by_list = max_entries / std::max(32, 16 * plan.head_blocks);
   const int64_t splits = std::clamp<int64_t>(std::min(by_wave, by_list), 1, kMaxSplits);
   return static_cast<int>(std::bit_floor(static_cast<uint64_t>(splits)));
@@ -58,9 +60,11 @@ MmaPlan plan_mma(const smla_problem& p, int64_t max_entries) {
   plan.head_blocks = (p.h_q + plan.instance->heads - 1) / plan.instance->heads;
   if (plan.num_splits == 0) plan.num_splits = choose_splits(p, plan, tokens, max_entries);
   if (plan.num_splits == 1 || (plan.num_splits == 2 && p.device_cc >= 90)) plan.merge = MergeBy::cluster;
-  // 16-bit rows, 16 heads, two blocks an SM: with four tiles of each in flight some SMs run ahead of the others, which then end later.
-  const bool crowded = tokens * plan.head_blocks * plan.num_splits > p.sm_count;
-  plan.stages = plan.instance->heads == 16 && crowded ? std::min(plan.instance->stages, 3) : plan.instance->stages;
+  // Two blocks an SM: with four tiles of each in flight some SMs run ahead of the others, which then end later. 16-bit rows with 8
+  // heads lose by three; fp8_656 gains with two splits, and is not measured with one.
+  const bool crowded = std::min(tokens * plan.head_blocks * plan.num_splits, resident_blocks(p, *plan.instance)) > p.sm_count;
+  const bool ahead = p.kv_format == SMLA_KV_FP8_656 ? plan.num_splits > 1 : plan.instance->heads == 16;
+  plan.stages = crowded && ahead ? std::min(plan.instance->stages, 3) : plan.instance->stages;
   return plan;
 }
 

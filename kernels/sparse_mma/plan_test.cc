@@ -62,11 +62,17 @@ TEST_CASE("the H200's measured choices") {
     is(64, 8, fp8 ? 2 : 4, fp8 ? MergeBy::cluster : MergeBy::kernel);
     is(128, 8, 2, MergeBy::cluster);
     is(1, 16, 64, MergeBy::kernel);  // two blocks of 8 heads, 128 blocks in all
+    is(4, 16, 16, MergeBy::kernel);  // the same
     is(8, 16, 16, MergeBy::kernel);
+    is(11, 16, fp8 ? 16 : 8, MergeBy::kernel);
+    is(16, 16, 8, MergeBy::kernel);
     is(32, 16, fp8 ? 8 : 4, MergeBy::kernel);
     is(64, 16, fp8 ? 4 : 2, fp8 ? MergeBy::kernel : MergeBy::cluster);
     is(128, 16, 2, MergeBy::cluster);
     is(4096, 8, 1, MergeBy::cluster);
+    auto stages = [&](int b, int h_q) { return cuda::plan_mma(problem(90, format, b, h_q), 2048).stages; };
+    CHECK((stages(8, 8) == 4 && stages(128, 8) == (fp8 ? 3 : 4) && stages(4096, 8) == 4));
+    CHECK((stages(8, 16) == (fp8 ? 3 : 4) && stages(128, 16) == 3 && stages(4096, 16) == 3));
   }
 }
 
