@@ -130,10 +130,17 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
   ++f.rows;
   f.rows_unjudged += !stats.judged;
   if (f.diagnosis.empty()) f.diagnosis = diagnosis;
+  if (plain.judged) f.z_row_rms_reference = std::max(f.z_row_rms_reference, plain.rms);
+  const std::vector<int64_t> place{t / in_.c.s_q, t % in_.c.s_q, h};
+  add_out(seen, stats, place, out_values, expected);
+  if (has_lse_) add_lse(seen, stats, place, lse);
+}
 
-  // out
+void RowComparer::add_out(Seen& seen, const RowStats& stats, const std::vector<int64_t>& place, std::span<const float> got_values,
+                          std::span<const double> ref_values) const {
+  RowFigures& f = seen.figures;
   TensorFigures& out = f.out;
-  out.n_elem += d_v;
+  out.n_elem += in_.c.d_v;
   out.n_bad += stats.n_bad;
   out.n_bad_rows += !stats.out_ok(limits_);
   double dot = 0, got2 = 0, ref2 = 0;
@@ -141,8 +148,8 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
   bool nonfinite = false;
   const OutType type = out_type(in_.c.q_dtype);
   const double least_normal = power_of_two(type.least_exponent), rtol = power_of_two(-type.mantissa_bits);
-  for (int32_t d = 0; d < d_v; ++d) {
-    const double got = out_values[d], ref = expected[d];
+  for (int32_t d = 0; d < in_.c.d_v; ++d) {
+    const double got = got_values[d], ref = ref_values[d];
     if (std::isfinite(got) != std::isfinite(ref)) {
       if (!nonfinite) worst_d = d;
       nonfinite = true;
@@ -162,24 +169,25 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
   const double out_rank = nonfinite ? kInf : stats.z_max;
   if (out_rank > seen.worst_out_rank) {
     seen.worst_out_rank = out_rank;
-    out.worst_index = {t / in_.c.s_q, t % in_.c.s_q, h, worst_d};
-    out.worst_got = out_values[worst_d];
-    out.worst_ref = expected[worst_d];
+    out.worst_index = place;
+    out.worst_index.push_back(worst_d);
+    out.worst_got = got_values[worst_d];
+    out.worst_ref = ref_values[worst_d];
   }
   if (stats.judged) {
     out.z_max = std::max(out.z_max, stats.z_max);
     f.z_row_rms_max = std::max(f.z_row_rms_max, stats.rms);
     f.row_rms_share_max = std::max(f.row_rms_share_max, stats.rms / stats.rms_limit);
   }
-  if (plain.judged) f.z_row_rms_reference = std::max(f.z_row_rms_reference, plain.rms);
   if (nonfinite) {
     for (double TensorFigures::*error : kErrors) out.*error = kInf;
     f.z_row_rms_max = f.z_row_rms_reference = f.row_rms_share_max = kInf;
   }
-  f.pooled.add(stats, d_v);
+  f.pooled.add(stats, in_.c.d_v);
+}
 
-  // lse
-  if (!has_lse_) return;
+void RowComparer::add_lse(Seen& seen, const RowStats& stats, const std::vector<int64_t>& place, double lse) const {
+  RowFigures& f = seen.figures;
   TensorFigures& l = f.lse;
   ++l.n_elem;
   const bool lse_bad = !stats.lse_ok(limits_);
@@ -194,7 +202,7 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
   f.lse_ratio_max = std::max(f.lse_ratio_max, stats.lse_ratio);
   if (stats.lse_ratio > seen.worst_lse_rank) {
     seen.worst_lse_rank = stats.lse_ratio;
-    l.worst_index = {t / in_.c.s_q, t % in_.c.s_q, h};
+    l.worst_index = place;
     l.worst_got = got;
     l.worst_ref = ref;
   }

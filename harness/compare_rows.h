@@ -78,6 +78,10 @@ class RowComparer {
     void add(const Seen& later);
   };
   void add_row(Seen& seen, const OracleBlock* block, int64_t row, int64_t t, int32_t h, std::span<const uint16_t> bits, double lse) const;
+  /// `place`: b, s_q, h_q.
+  void add_out(Seen& seen, const RowStats& stats, const std::vector<int64_t>& place, std::span<const float> got_values,
+               std::span<const double> ref_values) const;
+  void add_lse(Seen& seen, const RowStats& stats, const std::vector<int64_t>& place, double lse) const;
 
   const Inputs& in_;
   Contract contract_, reference_;

@@ -5,24 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <filesystem>
 #include <functional>
-#include <limits>
-#include <mutex>
 #include <numeric>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "cases/pairwise.h"
 #include "harness/bench.h"
-#include "harness/capture/captured_call.h"
 #include "harness/exit_status.h"
 #include "harness/interrupt.h"
+#include "harness/lanes.h"
 #include "harness/progress.h"
 #include "harness/rerun.h"
 #include "harness/rows.h"
@@ -68,157 +60,19 @@ PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, c
           valid_keys};
 }
 
-/// Runs a pair that failed once more and captures it. What to tell of that.
-std::string dump(const Job& job, const PlannedCase& planned, const Candidate& candidate, const PairResult& pair) {
-  Evidence numbers;
-  numbers.figures = pair.evidence.figures;
-  numbers.has_lse = pair.evidence.has_lse;
-  if (decide(numbers).status() == Status::pass) return "not captured: its numbers are right, and a replay would show nothing of what the checks saw";
-  const std::filesystem::path file =
-      std::filesystem::path(job.folder) / "failed" / fmt::format("{}.{}.safetensors", case_id(planned.c()), candidate.info.name);
-  try {
-    std::filesystem::create_directories(file.parent_path());
-    const Inputs in = make_inputs(planned.c());
-    const RunReply answer = run_all_rows(candidate, in, job.options);
-    if (answer.status != Status::pass) return fmt::format("not captured: {} when it ran again: {}", name_of(answer.status), answer.detail);
-    write_captured_call(file, in, candidate.info.name, answer);
-    return fmt::format("captured: {} replay {}", job.options.program, shell_quote(file));
-  } catch (const std::exception& error) { return fmt::format("not captured: {}", error.what()); }
+bool is_green(const PairResult& pair) { return pair.status() == Status::pass && !pair.red; }
+
+/// The line of a pair; if it is not green the reason; if it is red what asks it again, and where it was captured to.
+void tell_pair(const PlannedCase& planned, const PairResult& pair, const std::string& dumped) {
+  fmt::print("{}\n", accuracy_line(planned, pair));
+  if (!is_green(pair)) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
+  if (const Decision& d = pair.decision; d.out != Status::pass && !d.lse_detail.empty() && d.lse_detail != d.out_detail)
+    fmt::print("            {}\n", d.lse_detail);
+  if (pair.red) fmt::print("            rerun: {}\n", pair.repro);
+  if (!dumped.empty()) fmt::print("            {}\n", dumped);
 }
 
-/// A case, and which of the job's kernels are asked it.
-struct Asked {
-  const PlannedCase* planned;
-  std::vector<size_t> kernels;
-};
-struct Answered {
-  CaseResult result;
-  std::vector<std::string> dumped;  // of each pair: what to tell of its capture, if it was captured
-};
-
 void add(TimeShares& sum, const TimeShares& more) { std::transform(sum.begin(), sum.end(), more.begin(), sum.begin(), std::plus<>()); }
-
-/// Two cases are under way at a time, so that cores are not idle: while one's rows are judged, another's kernels run. Built-in CPU kernels have two
-/// sets of workers, so that both may run, unless the tensors of both are large. Answers are waited for in the order of the cases.
-class Lanes {
- public:
-  Lanes(const Job& job, const JudgeOptions& judge, const std::vector<Asked>& asked) : job_(job), asked_(asked), answers_(asked.size()) {
-    const bool built_in_cpu = job.options.plugin.empty() && job.options.pythons.empty() && job.options.threads == 0 &&
-                              std::all_of(job.kernels.begin(), job.kernels.end(), [](const Candidate& k) { return k.info.device == "cpu"; });
-    if (built_in_cpu && asked.size() > 1) beside_.emplace(job.options);
-    for (size_t i = 0; i < kLanes; ++i) {
-      judge_[i] = judge;
-      kernels_[i] = job.kernels;
-      if (i == 0 || !beside_) continue;
-      judge_[i].twins = beside_->all();
-      for (Candidate& kernel : kernels_[i])
-        kernel = *std::find_if(judge_[i].twins.begin(), judge_[i].twins.end(), [&](const Candidate& c) { return c.info.name == kernel.info.name; });
-    }
-    for (size_t i = 0; i < kLanes; ++i) threads_[i] = std::jthread([this, i] { work(i); });
-  }
-  ~Lanes() { end(); }
-
-  /// The answer to asked[i]; none if Ctrl-C came before it. Throws what its judge threw. To be called in order.
-  std::optional<Answered> wait_for(size_t i) {
-    std::unique_lock lock(mutex_);
-    waited_for_ = i;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return answers_[i].done; });
-    if (answers_[i].error) std::rethrow_exception(answers_[i].error);
-    return std::exchange(answers_[i].answered, {});
-  }
-  /// Nothing that is still under way, or to come, began before.
-  int64_t earliest_ns() {
-    const std::lock_guard lock(mutex_);
-    return std::min(steady_now_ns(), *std::min_element(since_ns_.begin(), since_ns_.end()));
-  }
-  /// No further case begins; those under way are waited for.
-  void end() {
-    {
-      const std::lock_guard lock(mutex_);
-      next_ = asked_.size();
-      changed_.notify_all();
-    }
-    for (std::jthread& thread : threads_)
-      if (thread.joinable()) thread.join();
-  }
-  int64_t peak_bytes() const { return job_.session.workers_peak_bytes() + (beside_ ? beside_->workers_peak_bytes() : 0); }
-
- private:
-  static constexpr size_t kLanes = 2, kAhead = 128;  // so many cases may be answered before one that takes long
-  static constexpr double kLarge_bytes = 16 << 20;   // of a case's tensors
-  static constexpr int64_t kIdle = std::numeric_limits<int64_t>::max();
-
-  struct Answer {
-    bool done = false;
-    std::optional<Answered> answered;
-    std::exception_ptr error;
-  };
-
-  static double bytes_about(const Case& c) {
-    return pairwise::pool_bytes(c) + static_cast<double>(c.tokens()) * (2.0 * c.h_q * (c.d_qk + c.d_v) + 4.0 * c.topk);
-  }
-
-  void work(size_t lane) {
-    for (;;) {
-      size_t i;
-      {
-        std::unique_lock lock(mutex_);
-        since_ns_[lane] = kIdle;
-        changed_.wait(lock, [&] { return next_ >= asked_.size() || next_ < waited_for_ + kAhead; });
-        if (next_ >= asked_.size()) return;
-        i = next_++;
-        since_ns_[lane] = steady_now_ns();
-      }
-      Answer answer;
-      try {
-        answer.answered = ask(lane, asked_[i]);
-      } catch (...) { answer.error = std::current_exception(); }
-      answer.done = true;
-      const std::lock_guard lock(mutex_);
-      answers_[i] = std::move(answer);
-      changed_.notify_all();
-    }
-  }
-
-  std::optional<Answered> ask(size_t lane, const Asked& asked) {
-    std::vector<Candidate> kernels;
-    for (size_t k : asked.kernels) kernels.push_back(kernels_[lane][k]);
-    std::mutex& own = workers_[beside_ ? lane : 0];
-    std::function<CaseResult()> judge;
-    {
-      std::unique_lock<std::mutex> large(large_, std::defer_lock);
-      if (bytes_about(asked.planned->c()) > kLarge_bytes) large.lock();
-      const std::lock_guard lock(own);
-      if (interrupted()) return {};
-      judge = run_case(*asked.planned, kernels, judge_[lane]);
-    }
-    if (!judge) return {};
-    Answered answered{judge(), {}};
-    for (size_t k = 0; k < kernels.size(); ++k) {
-      std::string& text = answered.dumped.emplace_back();
-      const PairResult& pair = answered.result.pairs[k];
-      if (!job_.options.dump_failed || pair.left_out || pair.status() != Status::fail || interrupted()) continue;
-      const std::lock_guard lock(own);
-      text = dump(job_, *asked.planned, kernels[k], pair);
-    }
-    return answered;
-  }
-
-  const Job& job_;
-  const std::vector<Asked>& asked_;
-  std::optional<Session> beside_;  // the second set of workers
-  std::array<JudgeOptions, kLanes> judge_;
-  std::array<std::vector<Candidate>, kLanes> kernels_;
-  std::array<std::mutex, kLanes> workers_;  // whose kernels run
-  std::mutex large_;                        // one case with large tensors at a time
-  std::mutex mutex_;                        // of what follows
-  std::condition_variable changed_;
-  std::vector<Answer> answers_;
-  size_t next_ = 0, waited_for_ = 0;
-  std::array<int64_t, kLanes> since_ns_{};
-  std::array<std::jthread, kLanes> threads_;  // last: what they work on must outlive them
-};
 
 }  // namespace
 
@@ -240,26 +94,25 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
     const Outcome* before = job.earlier.judged(planned.c(), kernel.info.name);
     return before ? std::optional(before->status()) : std::nullopt;
   };
-  for (const PlannedCase& planned : job.plan)
-    for (const Candidate& kernel : job.kernels)
-      if (const auto before = ended_before(planned, kernel)) {
-        std::string expected;
-        result.tally.add(*before, is_red(*before, kernel.info.name, planned.suite_case.expect, &expected));
-        if (!expected.empty()) result.unexpected[pair_key_of(planned.c(), kernel.info.name)] = expected;
-        ++result.resumed;
-      }
-  Progress progress(options.progress, result.tally.planned - result.resumed, "checked");
   std::vector<Asked> asked;
   for (const PlannedCase& planned : job.plan) {
     std::vector<size_t> kernels;
     for (size_t k = 0; k < job.kernels.size(); ++k) {
-      const auto ended = ended_before(planned, job.kernels[k]);
-      if (!ended) kernels.push_back(k);
-      else if (*ended == Status::pass && !result.unexpected.contains(pair_key_of(planned.c(), job.kernels[k].info.name)))
-        result.passed.push_back({planned, job.kernels[k], {}, {}});
+      const Candidate& kernel = job.kernels[k];
+      const auto before = ended_before(planned, kernel);
+      if (!before) {
+        kernels.push_back(k);
+        continue;
+      }
+      std::string expected;
+      result.tally.add(*before, is_red(*before, kernel.info.name, planned.suite_case.expect, &expected));
+      ++result.resumed;
+      if (!expected.empty()) result.unexpected[pair_key_of(planned.c(), kernel.info.name)] = expected;
+      else if (*before == Status::pass) result.passed.push_back({planned, kernel, {}, {}});
     }
     if (!kernels.empty()) asked.push_back({&planned, std::move(kernels)});
   }
+  Progress progress(options.progress, result.tally.planned - result.resumed, "checked");
 
   bool header = false;
   Lanes lanes(job, judge, asked);
@@ -278,18 +131,11 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
         const std::vector<AccuracyRow> rows = accuracy_rows(job.run, planned, answered->result, pair);
         if (writer) writer->append(rows);
         if (!pair.expected.empty()) result.unexpected[pair_key(rows.front())] = pair.expected;
-        const bool green = pair.status() == Status::pass && !pair.red, neutral = !green && !pair.red;
-        if (options.verbose || pair.red || (green && !options.quiet)) {
-          if (!header) fmt::print("{}\n", accuracy_header());
-          header = true;
-          fmt::print("{}\n", accuracy_line(planned, pair));
-          if (!green) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
-          if (const Decision& d = pair.decision; d.out != Status::pass && !d.lse_detail.empty() && d.lse_detail != d.out_detail)
-            fmt::print("            {}\n", d.lse_detail);
-          if (!green && !neutral) fmt::print("            rerun: {}\n", pair.repro);
-          if (!answered->dumped[k].empty()) fmt::print("            {}\n", answered->dumped[k]);
+        if (options.verbose || pair.red || (is_green(pair) && !options.quiet)) {
+          if (!std::exchange(header, true)) fmt::print("{}\n", accuracy_header());
+          tell_pair(planned, pair, answered->dumped[k]);
         }
-        if (green) result.passed.push_back(passed_pair(planned, job.kernels[asked[i].kernels[k]], pair, answered->result.valid_keys));
+        if (is_green(pair)) result.passed.push_back(passed_pair(planned, job.kernels[asked[i].kernels[k]], pair, answered->result.valid_keys));
       }
       std::fflush(stdout);
       progress.advance(std::ssize(answered->result.pairs), "");
