@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "cases/cost.h"
 #include "harness/impostors.h"
@@ -21,8 +22,8 @@ namespace smla {
 namespace {
 
 using InputsPtr = std::shared_ptr<const Inputs>;
-// Outputs that wait for the oracle, over all kernels of the case: a quarter of its tensors within these bounds.
-constexpr int64_t kHeldLeast_bytes = 24 << 20, kHeldMost_bytes = 64 << 20;
+// Outputs that wait for the oracle: for each kernel a quarter of the case's tensors within the first two bounds, the last for all together.
+constexpr int64_t kHeldLeast_bytes = 24 << 20, kHeldMost_bytes = 64 << 20, kHeldAll_bytes = 256 << 20;
 constexpr int64_t kBlockRows = 512;  // rows of one oracle block: about 12 KiB each
 
 /// One run of one kernel, and what is made of it.
@@ -32,6 +33,7 @@ struct Take {
   CheckRun run;
   bool bits_promised = false;  // must equal the base run bit by bit
   bool rows_needed = true;     // the oracle, or a relation, looks at its rows
+  bool judged = false;         // the rows that it holds
   InputsPtr in;                // what the oracle is asked
   const Candidate* candidate = nullptr;
   Contract contract;  // by which the rows are judged
@@ -40,6 +42,8 @@ struct Take {
   std::unique_ptr<RowComparer> comparer, stale;  // stale: the base run's rows against the changed question (sensitivity)
 
   bool base() const { return check == kBase; }
+  /// Its rows are held against the base run's.
+  bool looks_at_base() const { return rows_needed && (bits_promised || !run.variant.perturb.empty()); }
   std::string name() const { return base() ? "" : fmt::format("{} ({}): ", checks()[check].name, to_string(run)); }
   /// What tells it from other runs of its check.
   std::string variant() const { return to_string(run) == checks()[check].name ? "" : to_string(run) + ": "; }
@@ -125,32 +129,24 @@ class CaseJudge {
       subjects_[i].to_come = subjects_[i].takes.size();
     }
     inputs_.clear();
-    const std::vector<std::pair<Subject*, Take*>> order = launch_order();
-    const int64_t needed = std::count_if(order.begin(), order.end(), [](const auto& entry) { return entry.second->rows_needed; });
-    // Rows wait for the oracle, or to be held against the base run's. Where there is neither, each answer is judged as it comes.
-    const bool waits = !needs_no_oracle(base_->c.values) || std::any_of(order.begin(), order.end(), [](const auto& entry) {
-      const Take& take = *entry.second;
-      return take.rows_needed && (take.bits_promised || !take.run.variant.perturb.empty());
-    });
-    const int64_t held = waits ? needed : 1;
-    const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4) * std::max<int64_t>(held, 1);
-    const size_t chunk =
-        static_cast<size_t>(std::max<int64_t>(1, std::clamp(tensor_bytes(*base_) / 4, kHeldLeast_bytes, kHeldMost_bytes) / token_bytes));
-    const double rows_bytes = static_cast<double>(token_bytes) * static_cast<double>(std::min(chunk, tokens_.size()));
+    const Schedule plan = schedule();
     const double judging_bytes =
         needs_no_oracle(base_->c.values) ? 0 : oracle_bytes(*base_, std::min(block_tokens(), std::ssize(tokens_)), oracle_options(*base_));
-    if (const std::string why = too_large(rows_bytes + judging_bytes, "the oracle and the answers that it judges"); !why.empty())
+    if (const std::string why = too_large(static_cast<double>(plan.held_bytes) + judging_bytes, "the oracle and the answers that it judges");
+        !why.empty())
       return skip_all(why);
-    for (size_t from = 0; from < tokens_.size(); from += chunk) {
+    for (size_t from = 0; from < tokens_.size(); from += plan.chunk) {
       judge_chunk();
-      chunk_ = std::span(tokens_).subspan(from, std::min(chunk, tokens_.size() - from));
-      for (const auto& [subject, take] : order)
+      chunk_ = std::span(tokens_).subspan(from, std::min(plan.chunk, tokens_.size() - from));
+      const Subject* before = nullptr;
+      for (const auto& [subject, take] : plan.order)
         if (subject->running() && (from == 0 || take->rows_needed)) {
+          if (plan.one_after_another && subject != std::exchange(before, subject)) judge_chunk();
           const bool answered = launch(*subject, *take, chunk_, from == 0);
           if (interrupted() && !answered) return;  // the worker was killed: that says nothing of the kernel
           if (!subject->running()) subject->to_come = 0;
-          else if (from + chunk >= tokens_.size() || !take->rows_needed) --subject->to_come;
-          if (!waits) judge_chunk();
+          else if (from + plan.chunk >= tokens_.size() || !take->rows_needed) --subject->to_come;
+          if (!plan.waits) judge_chunk(plan.keeps_base);
           if (interrupted()) return;
         }
     }
@@ -250,6 +246,40 @@ class CaseJudge {
     return order;
   }
 
+  /// Answers wait for the oracle, which is asked once for all of them. Where it is not asked, and they would not all fit, each is judged as it comes.
+  /// Then base runs alone are kept, if something is held against them: those of all kernels or, where they would not fit either, of one after
+  /// another.
+  struct Schedule {
+    std::vector<std::pair<Subject*, Take*>> order;
+    bool waits = true, keeps_base = false, one_after_another = false;
+    size_t chunk = 0;        // tokens
+    int64_t held_bytes = 0;  // of their answers, at most
+  };
+  Schedule schedule() {
+    Schedule plan{.order = launch_order()};
+    const auto count = [&](auto&& is) {
+      return std::count_if(plan.order.begin(), plan.order.end(), [&](const auto& entry) { return is(*entry.second); });
+    };
+    const int64_t kernels = std::max<int64_t>(1, count([](const Take&take) { return take.base(); })), tokens = std::ssize(tokens_);
+    const int64_t limit_bytes = std::min(kernels * std::clamp(tensor_bytes(*base_) / 4, kHeldLeast_bytes, kHeldMost_bytes), kHeldAll_bytes);
+    const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4);
+    int64_t held = std::max<int64_t>(1, count([](const Take& take) { return take.rows_needed; }));
+    const auto fit = [&] { return std::clamp<int64_t>(limit_bytes / (token_bytes * held), 1, tokens); };
+    plan.waits = !needs_no_oracle(base_->c.values) || fit() == tokens;
+    if (!plan.waits) {
+      plan.keeps_base = count([](const Take& take) { return take.looks_at_base(); }) > 0;
+      held = plan.keeps_base ? kernels + 1 : 1;
+      plan.one_after_another = fit() < tokens;
+      if (plan.one_after_another) {
+        held = std::min<int64_t>(held, 2);
+        std::stable_sort(plan.order.begin(), plan.order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      }
+    }
+    plan.chunk = static_cast<size_t>(fit());
+    plan.held_bytes = fit() * token_bytes * held;
+    return plan;
+  }
+
   bool chosen(std::string_view name) const {
     return std::any_of(options_.checks.begin(), options_.checks.end(), [&](size_t check) { return checks()[check].name == name; });
   }
@@ -284,8 +314,13 @@ class CaseJudge {
     if (is_twin) take.contract = reply.contract;
     if (first && !is_twin) facts(subject, take, reply);
     if (!take.base()) subject.outcomes[take.check].ran = true;
-    if (!reply.early.empty()) subject.fault(take.check, false, false, reply.early);
+    if (!reply.misuse.empty()) {  // what came of it says nothing more
+      subject.fault(take.check, false, false, reply.misuse);
+      take.rows_needed = false;
+      return true;
+    }
     take.reply = std::move(reply);
+    take.judged = false;
     take.split = take.reply.splits_used != 1 && (take.run.variant.num_splits >= 0 ? take.run.variant.num_splits : planned_.c().num_splits) != 1;
     if (take.rows_needed && !take.comparer && !is_twin) {
       const auto hook = [&] {
@@ -344,10 +379,13 @@ class CaseJudge {
       subject.fault(take.check, out_ok, lse_ok, fmt::format("{}{}, where the same bits are declared", take.variant(), differs(!out_ok, !lse_ok)));
   }
 
-  /// Tokens of an oracle block.
-  int64_t block_tokens() const { return std::max<int64_t>(threads_, kBlockRows / base_->c.h_q); }
+  /// Tokens that are judged together: of an oracle block, or all that are there.
+  int64_t block_tokens() const {
+    return needs_no_oracle(base_->c.values) ? std::ssize(tokens_) : std::max<int64_t>(threads_, kBlockRows / base_->c.h_q);
+  }
 
-  void judge_chunk() {
+  /// Judges the rows that came back, and drops them; `keep_bases`: but those of base runs.
+  void judge_chunk(bool keep_bases = false) {
     if (chunk_.empty()) return;
     const auto block_tokens = static_cast<size_t>(this->block_tokens());
     for (size_t from = 0; from < chunk_.size(); from += block_tokens) {
@@ -357,6 +395,8 @@ class CaseJudge {
     }
     for (Subject& subject : subjects_)
       for (Take& take : subject.takes) {
+        take.judged = true;
+        if (keep_bases && take.base()) continue;
         std::vector<uint16_t>().swap(take.reply.out);  // its memory, too
         std::vector<float>().swap(take.reply.lse);
       }
@@ -369,7 +409,7 @@ class CaseJudge {
     Take& base = subject.takes[0];
     for (size_t i = 0; i < subject.takes.size(); ++i) {
       Take& take = subject.takes[i];
-      if (!take.rows_needed || take.reply.out.empty()) continue;
+      if (!take.rows_needed || take.judged || take.reply.out.empty()) continue;
       const OracleBlock* answer = ask_oracle(answers, *take.in, tokens);
       {
         const Doing note(options_.timeline, Activity::compare);
@@ -500,8 +540,10 @@ std::function<CaseResult()> run_case(const PlannedCase& planned, const std::vect
   return [judge] { return judge->judge(); };
 }
 
-CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options) {
+CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options,
+                      std::unique_lock<std::mutex> turn) {
   const auto judge = run_case(planned, kernels, options);
+  if (turn) turn.unlock();
   CaseResult result = judge ? judge() : CaseResult{};
   if (std::any_of(result.pairs.begin(), result.pairs.end(), [](const PairResult& pair) { return pair.left_out; })) return {};
   return result;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,9 @@ struct CaseResult {
 /// Has the kernels run. What comes back judges their rows; it asks no worker, so the next case may run meanwhile. `planned` and `options` must
 /// outlive it. Interrupted, it knows of those pairs alone that were through; empty: of none.
 std::function<CaseResult()> run_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
-/// Both in turn. No pairs: interrupted before all were through.
-CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options);
+/// Both in turn; `turn`, if one is held, is given up in between. No pairs: interrupted before all were through.
+CaseResult judge_case(const PlannedCase& planned, const std::vector<Candidate>& kernels, const JudgeOptions& options,
+                      std::unique_lock<std::mutex> turn = {});
 
 /// Tokens to judge so that about `rows` rows (t, h) are: special ones always, the others evenly spread. 0 = all.
 std::vector<int64_t> judged_tokens(const Inputs& in, int64_t rows);

@@ -119,7 +119,12 @@ std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const s
     if (!matched && glob.find_first_of("*?[") == std::string::npos) {
       std::vector<std::string_view> names;
       for (const Candidate& candidate : all) names.push_back(candidate.info.name);
-      throw_unknown_value("--kernel", glob, names.data(), names.size());
+      try {
+        throw_unknown_value("--kernel", glob, names.data(), names.size());
+      } catch (const UsageError& unknown) {
+        if (std::any_of(all.begin(), all.end(), [](const Candidate& candidate) { return candidate.info.device == "cuda"; })) throw;
+        throw UsageError(fmt::format("{}. This build has no CUDA: kernels for a GPU are not in it", unknown.what()));
+      }
     }
   }
   for (const Candidate& candidate : all)

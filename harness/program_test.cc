@@ -97,6 +97,22 @@ TEST_CASE("check tells, writes rows that read back, and ends green") {
   for (const char* file : {"summary.md", "junit.xml", "env.json"}) CHECK(fs::exists(folder + "/" + file));
 }
 
+TEST_CASE("answers that need no oracle and do not fit together are judged as they come, all rows of them, against the base run too") {
+  Folder out;
+  // One answer is 26 MB, where 24 MiB a kernel may be held; sensitivity holds the base run's rows against the changed question.
+  const std::string line = " --case 'prefill b=1 s_q=25000 h_q=1 s_kv=2 topk=2 topk_length=1 pattern=dense values=tracer'";
+  const Ran ran = run("check --kernel cpu_naive --kernel fake_zeros --checks sensitivity --progress none" + line + " --out " + out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 1);
+  const auto rows = read_report<AccuracyRow>(out.path + "/cpu_x86_64/accuracy.csv").rows;
+  REQUIRE(rows.size() == 4);
+  for (const AccuracyRow& row : rows) {
+    CHECK(row.oracle_rows == 25000);
+    CHECK(row.status == (row.kernel == "cpu_naive" ? Status::pass : Status::fail));
+    CHECK(row.metamorphic_ok == Flag{row.kernel == "cpu_naive"});
+  }
+}
+
 TEST_CASE("a defect is red, and its reproducer asks exactly that again") {
   Folder out;
   const Ran ran = run("check --kernel fake_zeros " + kCase + " --progress none --out " + out.path);

@@ -90,7 +90,7 @@ void note_asking(RunReply& reply, int64_t begin_ns) {
 
 /// Here a kernel's own words come into this process: from here on they are one line of text, fit for a terminal and a table.
 void clean(RunReply& reply) {
-  for (std::string* text : {&reply.detail, &reply.guards_detail, &reply.early}) *text = clean_text(*text);
+  for (std::string* text : {&reply.detail, &reply.guards_detail, &reply.misuse}) *text = clean_text(*text);
 }
 void clean(TimeReply& reply) {
   reply.detail = clean_text(reply.detail);

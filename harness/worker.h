@@ -54,7 +54,7 @@ struct RunReply {
   Contract contract;  // as declared for this problem
   bool guards_ok = true, inputs_ok = true, written_ok = true;
   std::string guards_detail;                 // which buffer, which offset
-  std::string early;                         // Calls::gate: what was written before the stream's turn; empty = nothing
+  std::string misuse;                        // Calls::gate: not ordered on its stream; graph: cannot be captured. How it shows; empty = it does not
   std::vector<uint64_t> out_hash, lse_hash;  // [launches] of ALL rows' bytes, so that runs compare bit by bit
   std::vector<uint16_t> out;                 // [tokens][h_q][d_v] of the last launch, q's type
   std::vector<float> lse;                    // [tokens][h_q] of the last launch, widened, in the kernel's own convention; empty for lse_dtype = none

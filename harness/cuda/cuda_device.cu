@@ -302,17 +302,13 @@ class CudaStreams final : public Streams {
   }
   void* second() const override { return second_; }
 
-  void close_gate() override {
-    constexpr unsigned long long kLimit_ns = 2'000'000'000;
+  void close_gate(double limit_ms) override {
     ++turn_;
-    for (cudaStream_t stream : {first_, second_}) wait_at_gate<<<1, 1, 0, stream>>>(gate_, turn_, kLimit_ns);
+    for (cudaStream_t stream : {first_, second_}) wait_at_gate<<<1, 1, 0, stream>>>(gate_, turn_, static_cast<unsigned long long>(limit_ms * 1e6));
     must(cudaGetLastError(), "closing the gate");
   }
-  bool open_gate() override {
-    const bool in_time = gate_->given_up != turn_;
-    gate_->opened = turn_;
-    return in_time;
-  }
+  void open_gate() override { gate_->opened = turn_; }
+  bool gate_gave_up() const override { return gate_->given_up == turn_; }
   std::optional<int64_t> first_changed(const std::byte* data, int64_t bytes, uint16_t word) override {
     unsigned long long first = ~0ull;
     must(cudaMemcpyAsync(found_, &first, sizeof first, cudaMemcpyHostToDevice, looker_), "cudaMemcpyAsync");
@@ -338,7 +334,8 @@ class CudaDevice final : public Device {
     must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     must(cudaEventCreate(&begin_), "cudaEventCreate");
     must(cudaEventCreate(&end_), "cudaEventCreate");
-    must(cudaMalloc(&answer_, sizeof *answer_), "cudaMalloc");
+    must(cudaMalloc(&answer_, kAnswers * sizeof *answer_), "cudaMalloc");
+    must(cudaMallocHost(&answer_here_, kAnswers * sizeof *answer_here_), "cudaMallocHost");
     memory_ = std::make_unique<VirtualMemory>(ordinal);
   }
 
@@ -422,11 +419,7 @@ class CudaDevice final : public Device {
     block.device = nullptr;
   }
   std::optional<int64_t> damaged(const Block& block) override {
-    const auto found = find([&](unsigned long long* first) {
-      check_canaries<<<grid_for(2 * kCanary), kThreads, 0, stream_>>>(block.data, block.canary_before_bytes, block.bytes, block.canary_after_bytes,
-                                                                      first);
-    });
-    return found ? std::optional(*found - block.canary_before_bytes) : std::nullopt;
+    return damage(block, ask(1, 0, [&](Answer* first, Answer*) { start_check(block, first); })[0]);
   }
 
   void upload(std::byte* to, const void* from, int64_t bytes) override {
@@ -499,31 +492,38 @@ class CudaDevice final : public Device {
   }
 
   uint64_t hash(const std::byte* data, const Rows& rows) override {
-    return ask(0, [&](unsigned long long* sum) {
-      hash_rows<<<grid_for(rows.count() * ((rows.row_bytes + 7) / 8)), kThreads, 0, stream_>>>(data, rows, sum);
-    });
+    return ask(0, 1, [&](Answer*, Answer* sum) { start_hash(data, rows, sum); })[0];
   }
   uint64_t hash(const std::byte* data, const std::vector<Range>& ranges) override {
-    return ask(0, [&](unsigned long long* sum) {
-      uint64_t salt = 0;
-      for (Range r : ranges) {
-        hash_stretch<<<grid_for((r.end - r.begin) / 8 + 1), kThreads, 0, stream_>>>(data + r.begin, r.end - r.begin, salt, sum);
-        salt += static_cast<uint64_t>(r.end - r.begin);
-      }
-    });
+    return ask(0, 1, [&](Answer*, Answer* sum) { start_hash(data, ranges, sum); })[0];
   }
   std::optional<int64_t> first_difference(const std::byte* a, const std::byte* b, int64_t bytes) override {
-    return find([&](unsigned long long* first) { find_difference<<<grid_for(bytes), kThreads, 0, stream_>>>(a, b, bytes, first); });
+    return find([&](Answer* first) { find_difference<<<grid_for(bytes), kThreads, 0, stream_>>>(a, b, bytes, first); });
   }
   std::optional<int64_t> first_unwritten(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) override {
-    const int grid = grid_for(rows.count() * rows.row_bytes / element_bytes);
-    return find([&](unsigned long long* first) {
-      if (element_bytes == 2) find_element<uint16_t><<<grid, kThreads, 0, stream_>>>(data, rows, word, first);
-      else find_element<uint32_t><<<grid, kThreads, 0, stream_>>>(data, rows, word * 0x10001u, first);
-    });
+    return find([&](Answer* first) { start_find_element(data, rows, element_bytes, word, first); });
   }
   std::optional<int64_t> first_stray(const std::byte* data, int64_t bytes, const Rows& rows, uint16_t word) override {
-    return find([&](unsigned long long* first) { find_stray<<<grid_for(rows.count() + 1), kThreads, 0, stream_>>>(data, bytes, rows, word, first); });
+    return find([&](Answer* first) { find_stray<<<grid_for(rows.count() + 1), kThreads, 0, stream_>>>(data, bytes, rows, word, first); });
+  }
+  std::vector<SeenBlock> look(const std::vector<Content>& contents) override {
+    const size_t n = contents.size();
+    const Answer* answers = ask(n, n, [&](Answer* firsts, Answer* sums) {
+      for (size_t i = 0; i < n; ++i) {
+        start_check(*contents[i].block, firsts + i);
+        start_hash(contents[i].block->data, contents[i].ranges, sums + i);
+      }
+    });
+    std::vector<SeenBlock> seen;
+    for (size_t i = 0; i < n; ++i) seen.push_back({damage(*contents[i].block, answers[i]), answers[n + i]});
+    return seen;
+  }
+  SeenRows look(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) override {
+    const Answer* answers = ask(1, 1, [&](Answer* first, Answer* sum) {
+      start_find_element(data, rows, element_bytes, word, first);
+      start_hash(data, rows, sum);
+    });
+    return {offset(answers[0]), answers[1]};
   }
 
   std::string synchronize() override {
@@ -625,19 +625,47 @@ class CudaDevice final : public Device {
     must(cudaGetLastError(), what);
     if (const cudaError_t error = cudaStreamSynchronize(stream_); error != cudaSuccess) dead_ = true, must(error, what);
   }
+  using Answer = unsigned long long;
+  static constexpr size_t kAnswers = 64;
+  /// What kernels that `work(firsts, sums)` launches find: `firsts` offsets, kNothing where there is none, then `sums` sums.
   template <class F>
-  uint64_t ask(unsigned long long start, F&& work) {
-    must(cudaMemcpyAsync(answer_, &start, sizeof start, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-    work(answer_);
-    unsigned long long answer = 0;
-    must(cudaMemcpyAsync(&answer, answer_, sizeof answer, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  const Answer* ask(size_t firsts, size_t sums, F&& work) {
+    if (firsts + sums > kAnswers) throw DeviceError("too many questions at a time");
+    must(cudaMemsetAsync(answer_, 0xff, firsts * sizeof(Answer), stream_), "cudaMemsetAsync");
+    must(cudaMemsetAsync(answer_ + firsts, 0, sums * sizeof(Answer), stream_), "cudaMemsetAsync");
+    work(answer_, answer_ + firsts);
+    must(cudaMemcpyAsync(answer_here_, answer_, (firsts + sums) * sizeof(Answer), cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
     finish("looking at device memory");
-    return answer;
+    return answer_here_;
   }
+  static constexpr Answer kNothing = ~Answer{0};
+  static std::optional<int64_t> offset(Answer first) { return first == kNothing ? std::nullopt : std::optional(static_cast<int64_t>(first)); }
   template <class F>
   std::optional<int64_t> find(F&& work) {
-    const uint64_t first = ask(~0ull, work);
-    return first == ~uint64_t{0} ? std::nullopt : std::optional(static_cast<int64_t>(first));
+    return offset(ask(1, 0, [&](Answer* first, Answer*) { work(first); })[0]);
+  }
+  // Started, not waited for.
+  void start_check(const Block& block, Answer* first) {
+    check_canaries<<<grid_for(2 * kCanary), kThreads, 0, stream_>>>(block.data, block.canary_before_bytes, block.bytes, block.canary_after_bytes,
+                                                                    first);
+  }
+  static std::optional<int64_t> damage(const Block& block, Answer first) {
+    return first == kNothing ? std::nullopt : std::optional(static_cast<int64_t>(first) - block.canary_before_bytes);
+  }
+  void start_hash(const std::byte* data, const Rows& rows, Answer* sum) {
+    hash_rows<<<grid_for(rows.count() * ((rows.row_bytes + 7) / 8)), kThreads, 0, stream_>>>(data, rows, sum);
+  }
+  void start_hash(const std::byte* data, const std::vector<Range>& ranges, Answer* sum) {
+    uint64_t salt = 0;
+    for (Range r : ranges) {
+      hash_stretch<<<grid_for((r.end - r.begin) / 8 + 1), kThreads, 0, stream_>>>(data + r.begin, r.end - r.begin, salt, sum);
+      salt += static_cast<uint64_t>(r.end - r.begin);
+    }
+  }
+  void start_find_element(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word, Answer* first) {
+    const int grid = grid_for(rows.count() * rows.row_bytes / element_bytes);
+    if (element_bytes == 2) find_element<uint16_t><<<grid, kThreads, 0, stream_>>>(data, rows, word, first);
+    else find_element<uint32_t><<<grid, kThreads, 0, stream_>>>(data, rows, word * 0x10001u, first);
   }
   void poison_all(std::byte* data, const std::vector<Stretch>& stretches, Poison poison) {
     if (stretches.empty()) return;
@@ -651,7 +679,7 @@ class CudaDevice final : public Device {
   cudaDeviceProp properties_ = {};
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
-  unsigned long long* answer_ = nullptr;
+  Answer *answer_ = nullptr, *answer_here_ = nullptr;
   std::unique_ptr<VirtualMemory> memory_;
   std::unique_ptr<CudaStreams> streams_;
   static void free(std::byte* at, int64_t) { cudaFree(at); }

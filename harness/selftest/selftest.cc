@@ -30,6 +30,10 @@ double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock:
 bool matches(const std::vector<std::string>& globs, const char* name) {
   return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return fnmatch(glob.c_str(), name, 0) == 0; });
 }
+/// Rows of a case that are judged, first, last and special ones among them. One case of `quick` has more; hashes and fills are of all its rows
+/// anyway.
+constexpr int64_t kJudgedRows = 1024;
+
 /// Built-in kernels, and variants of them if they are wanted or named.
 std::vector<std::string> healthy_kernels(const std::vector<std::string>& globs, bool variants, bool with_gpu) {
   std::vector<std::string> names;
@@ -41,8 +45,25 @@ std::vector<std::string> healthy_kernels(const std::vector<std::string>& globs, 
   return names;
 }
 
-Candidate candidate(const std::string& name, Worker& worker) {
-  return {{name, "", find_kernel(name).device == SMLA_DEVICE_CPU ? "cpu" : "cuda"}, &worker};
+bool on_gpu(const std::string& kernel) { return find_kernel(kernel).device != SMLA_DEVICE_CPU; }
+Candidate candidate(const std::string& name, Worker& worker) { return {{name, "", on_gpu(name) ? "cuda" : "cpu"}, &worker}; }
+
+const std::string& kernel_name(const Planted* planted) { return planted->name; }
+const std::string& kernel_name(const std::string& name) { return name; }
+/// In lists of `most` at most, of one device each, in their order. T: Planted* or a name.
+template <class T>
+std::vector<std::vector<T>> questions(const std::vector<T>& kernels, size_t most) {
+  std::vector<std::vector<T>> lists;
+  for (bool gpu : {false, true}) {
+    size_t room = 0;
+    for (const T& kernel : kernels) {
+      if (on_gpu(kernel_name(kernel)) != gpu) continue;
+      if (room == 0) lists.emplace_back(), room = most;
+      lists.back().push_back(kernel);
+      --room;
+    }
+  }
+  return lists;
 }
 WorkerOptions worker_with(int gpu) {
   WorkerOptions options;
@@ -124,14 +145,13 @@ const std::map<std::string, std::string>& known_killers() {
   return killers;
 }
 
-std::vector<Planted> planted_kernels(const std::vector<std::string>& globs, bool with_gpu) {
+std::vector<Planted> planted_kernels(const std::vector<std::string>& globs) {
   std::map<std::string, std::string> exempt;
   for (const mutants::Mutant& mutant : mutants::table()) exempt[mutant.name] = mutant.out_of_reach;
   std::vector<Planted> planted;
   for (KernelGroup group : {KernelGroup::mutant, KernelGroup::fake})
     for (const smla_kernel* kernel : kernels(group)) {
       if (!matches(globs, kernel->name)) continue;
-      if (kernel->device != SMLA_DEVICE_CPU && !with_gpu) continue;
       planted.emplace_back();
       planted.back().name = kernel->name;
       planted.back().what = kernel->description;
@@ -156,12 +176,13 @@ Selftest::Selftest(const Options& options, int jobs, std::vector<PlannedCase> pl
   std::erase_if(plan_, [](const PlannedCase& planned) { return planned.tagged("gpu"); });
   if (plan_.empty()) throw NothingMatched("every case is tagged gpu: nothing for the CPU kernels that carry the defects");
   likeliest_killers_first(plan_);
-  for (int job = 0; job < jobs_; ++job) healthy_workers_.push_back(std::make_unique<Worker>(worker_with(gpu_)));
+  for (int worker = 0; worker <= jobs_; ++worker) healthy_workers_.push_back(std::make_unique<Worker>(worker_with(gpu_)));
 }
 
 JudgeOptions Selftest::judge_options(const std::string& list) const {
   JudgeOptions judge;
   judge.checks = parse_checks(list);
+  judge.oracle_rows = kJudgedRows;
   judge.case_timeout_s = options_.case_timeout_s;
   judge.threads = options_.threads != 0 ? options_.threads : 1;
   return judge;
@@ -176,6 +197,12 @@ void Selftest::run(const char* what, const Tasks& tasks) const {
     const std::lock_guard lock(mutex);
     progress.advance(1, "");
   });
+}
+
+std::unique_lock<std::mutex> Selftest::turn(const PlannedCase& planned, const std::string& kernel, Worker& worker) {
+  if (!on_gpu(kernel)) return {};
+  if (&worker != healthy_workers_.back().get()) worker.supports(planned.c(), kernel);
+  return std::unique_lock(gpu_mutex_);
 }
 
 void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool stop, RowHook defect) {
@@ -195,7 +222,7 @@ void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool
   Magnitudes magnitudes;
   if (defect) options.row_hook = [&](size_t, bool) { return defect; };
   else if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel], magnitudes) : nullptr; };
-  const CaseResult result = judge_case(planned, candidates, options);
+  const CaseResult result = judge_case(planned, candidates, options, turn(planned, asked.front()->name, *workers.front()));
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < result.pairs.size(); ++i) {
     Planted& p = *asked[i];
@@ -212,14 +239,15 @@ void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool
   }
 }
 
-void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::string>& names, const std::string& list, Worker& worker) {
+void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::string>& names, const std::string& list, int job) {
+  Worker& worker = *healthy_workers_[static_cast<size_t>(on_gpu(names.front()) ? jobs_ : job)];
   std::vector<Candidate> candidates;
   for (const std::string& name : names) candidates.push_back(candidate(name, worker));
   JudgeOptions options = judge_options(list);
   std::vector<PublishedRules> rules(names.size());
   Magnitudes magnitudes;
   if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel], magnitudes) : nullptr; };
-  const CaseResult result = judge_case(planned, candidates, options);
+  const CaseResult result = judge_case(planned, candidates, options, turn(planned, names.front(), worker));
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < result.pairs.size(); ++i) {
     const PairResult& pair = result.pairs[i];
@@ -252,15 +280,12 @@ void Selftest::hunt(bool stop) {
     std::stable_sort(order.begin(), order.end(), [](const PlannedCase* a, const PlannedCase* b) { return work(a->c()) > work(b->c()); });
   for (const PlannedCase* next : order) {
     const PlannedCase& planned = *next;
-    if (const auto found = known.find(to_line(planned.c())); found != known.end())
-      first.emplace_back([this, &planned, asked = found->second](int) { ask(planned, asked, true); });
-    if (!healthy.empty())
-      first.emplace_back([this, &planned, &healthy](int job) { ask_healthy(planned, healthy, options_.checks, *healthy_workers_[job]); });
-    for (size_t from = 0; from < all.size(); from += kAtOnce)
-      (stop ? rest : first)
-          .emplace_back([this, &planned, stop, asked = std::vector(all.begin() + from, all.begin() + std::min(from + kAtOnce, all.size()))](int) {
-            ask(planned, asked, stop);
-          });
+    for (const auto& asked : questions(known[to_line(planned.c())], kAtOnce))
+      first.emplace_back([this, &planned, asked](int) { ask(planned, asked, true); });
+    for (const auto& asked : questions(healthy, healthy.size()))
+      first.emplace_back([this, &planned, asked](int job) { ask_healthy(planned, asked, options_.checks, job); });
+    for (const auto& asked : questions(all, kAtOnce))
+      (stop ? rest : first).emplace_back([this, &planned, stop, asked](int) { ask(planned, asked, stop); });
   }
   watch_rules_ = !stop;
   run(stop ? "healthy kernels and known killers" : "questions", first);
@@ -283,7 +308,7 @@ void Selftest::sweep_healthy(int64_t pairs) {
       std::vector<std::string> names;
       for (size_t k = tasks.size() % kTurns; k < healthy.size(); k += kTurns) names.push_back(healthy[k]);
       tasks.emplace_back([this, swept, names](int job) {
-        ask_healthy(swept, names, "guards,inputs,written", *healthy_workers_[job]);
+        for (const auto& asked : questions(names, names.size())) ask_healthy(swept, asked, "guards,inputs,written", job);
         const std::lock_guard lock(mutex_);
         healthy_inputs_ += interrupted() == 0;
       });

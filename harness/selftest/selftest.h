@@ -50,8 +50,8 @@ struct Planted {
   bool hung = false;   // it is not asked again: each answer costs a deadline
   bool killed() const { return !killed_by.empty(); }
 };
-/// Mutants and fakes of the registry; empty globs choose all. Those for a GPU only with one. Throws NothingMatched.
-std::vector<Planted> planted_kernels(const std::vector<std::string>& globs, bool with_gpu);
+/// Mutants and fakes of the registry; empty globs choose all. Throws NothingMatched.
+std::vector<Planted> planted_kernels(const std::vector<std::string>& globs);
 
 /// A healthy kernel that was flagged.
 struct FalseAlarm {
@@ -73,7 +73,8 @@ struct FaultyComparator {
 };
 
 /// One run of the self-test: what it asks and what it found. A question is one case for some kernels; it has worker processes of its own, so that a
-/// verdict depends on no other case. Questions are asked `jobs` at a time.
+/// verdict depends on no other case. Questions are asked `jobs` at a time; those to kernels on a GPU run there one at a time, and are judged beside
+/// the next.
 class Selftest {
  public:
   /// `gpu`: ordinal of the GPU whose kernels take part; -1 = none.
@@ -117,7 +118,10 @@ class Selftest {
   using Tasks = std::vector<std::function<void(int job)>>;
   void run(const char* what, const Tasks& tasks) const;
   void ask(const PlannedCase& planned, std::vector<Planted*> asked, bool stop, RowHook defect = nullptr);
-  void ask_healthy(const PlannedCase& planned, const std::vector<std::string>& kernels, const std::string& checks, Worker& worker);
+  /// `kernels`: of one device each, like `asked`.
+  void ask_healthy(const PlannedCase& planned, const std::vector<std::string>& kernels, const std::string& checks, int job);
+  /// Held while kernels run, if they do so on the GPU. `worker` has opened it by then: that takes longer than most questions.
+  std::unique_lock<std::mutex> turn(const PlannedCase& planned, const std::string& kernel, Worker& worker);
   bool escapes(const Planted& planted, const RowHook& defect);
   JudgeOptions judge_options(const std::string& checks) const;
 
@@ -126,7 +130,8 @@ class Selftest {
   const double start_s_;
   std::vector<PlannedCase> plan_;
   bool watch_rules_ = false;                              // in hunts that do not stop: it costs as much as judging
-  std::vector<std::unique_ptr<Worker>> healthy_workers_;  // one a job, kept: healthy kernels spoil nothing
+  std::vector<std::unique_ptr<Worker>> healthy_workers_;  // one a job, and one for the GPU; kept: healthy kernels spoil nothing
+  std::mutex gpu_mutex_;                                  // kernels of several processes would share the GPU by turns of milliseconds
   std::mutex mutex_;                                      // of all that follows, while questions are out
   std::vector<Planted> planted_;
   std::vector<FalseAlarm> false_alarms_;

@@ -55,7 +55,7 @@ TEST_CASE("who noticed: tensors, checks that ran and failed, or how it ended") {
 TEST_CASE("what is asked first names planted kernels and cases of suite quick") {
   std::set<std::string> lines, names;
   for (const SuiteCase& suite_case : load_suite("quick").cases) lines.insert(to_line(suite_case.c));
-  for (const Planted& p : planted_kernels({}, true)) names.insert(p.name);
+  for (const Planted& p : planted_kernels({})) names.insert(p.name);
   for (const auto& [kernel, line] : known_killers()) {
     INFO(kernel << " " << line);
     CHECK(lines.count(line) == 1);
@@ -67,9 +67,9 @@ TEST_CASE("what is asked first names planted kernels and cases of suite quick") 
 }
 
 TEST_CASE("planted kernels are chosen by glob; fakes are asked alone") {
-  for (const Planted& p : planted_kernels({"fake_*"}, false)) CHECK(p.alone);
-  CHECK(planted_kernels({"mut_lse_in_base_2"}, false).size() == 1);
-  CHECK_THROWS(planted_kernels({"cpu_split"}, false));
+  for (const Planted& p : planted_kernels({"fake_*"})) CHECK(p.alone);
+  CHECK(planted_kernels({"mut_lse_in_base_2"}).size() == 1);
+  CHECK_THROWS(planted_kernels({"cpu_split"}));
 }
 
 TEST_CASE("the rules of other projects, at their borders") {

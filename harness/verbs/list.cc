@@ -58,7 +58,8 @@ void list_patterns(const Options&) {
 }
 
 void list_checks(const Options&) {
-  for (const Check& check : checks()) fmt::print("{:<12} {:<7} {}\n", check.name, check.quick ? "quick" : "all", check.what);
+  for (const Check& check : checks())
+    fmt::print("{:<12} {:<7} {}{}\n", check.name, check.quick ? "quick" : "all", check.needs_streams ? "on a GPU: " : "", check.what);
 }
 
 /// What the self-test must notice, with the public reports of the same mechanism; and the reports that no CPU kernel can carry.
@@ -102,6 +103,7 @@ void list_support(const Options& options) {
   Session session(options);
   const int cc = options.arch.empty() ? 0 : find_arch(options.arch).cc;
   const std::vector<Candidate> kernels = cc ? session.chosen(true) : session.chosen();
+  if (kernels.empty()) throw NothingMatched("--arch: this build has no CUDA: kernels for a GPU are not in it");
   std::map<std::string, std::map<std::string, int>> sums;  // kernel, then "supported" or the reason
   for (const PlannedCase& planned : plan_cases(options)) {
     if (const std::string why = too_large(planned.c()); !why.empty()) throw CannotStart(fmt::format("'{}': {}", to_line(planned.c()), why));
@@ -123,6 +125,11 @@ void list_support(const Options& options) {
   fmt::print("\n");
   for (const auto& [kernel, reasons] : sums)
     for (const auto& [reason, count] : reasons) fmt::print("{:>6} {:<24} {}\n", count, kernel, reason.empty() ? "supported" : reason);
+  const auto for_gpu = [](const Candidate& kernel) { return kernel.info.device == "cuda"; };
+  if (!cc && options.kernels.empty() && options.plugin.empty() && options.pythons.empty() && std::none_of(kernels.begin(), kernels.end(), for_gpu) &&
+      std::any_of(session.all().begin(), session.all().end(), for_gpu))
+    fmt::print("\nkernels for a GPU are left out: {}. With --arch sm_90 (or another) they are asked about one that need not be here\n",
+               session.why_no_gpu());
 }
 
 struct List {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "harness/rerun.h"
 #include "harness/verbs/verb_flags.h"
 #include "harness/verbs/verbs.h"
+#include "kernels/registry.h"
 #include "reports/table.h"
 #include "reports/text.h"
 
@@ -64,17 +66,25 @@ int verb_selftest(int argc, char** argv) {
   cards_must_be_here(options);
   std::string why_no_gpu;
   const int ordinal = options.gpus.empty() ? 0 : options.gpus.front();
-  const int gpu = probe_gpu(ordinal, why_no_gpu) ? ordinal : -1;
-  if (gpu < 0) fmt::print("without the defects of GPU kernels: {}\n", why_no_gpu);
-  if (flags.jobs == 0) flags.jobs = gpu >= 0 ? 1 : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const std::optional<GpuInfo> card = probe_gpu(ordinal, why_no_gpu);
+  const int gpu = card ? ordinal : -1;
+  if (flags.jobs == 0) flags.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<PlannedCase> plan = plan_cases(options);
   if (flags.rules && options.suites.empty() && options.cases_files.empty() && options.case_lines.empty()) {  // the sample: what exposed something
     std::set<std::string> sample;
     for (const auto& [kernel, line] : known_killers()) sample.insert(line);
     std::erase_if(plan, [&](const PlannedCase& planned) { return sample.count(to_line(planned.c())) == 0; });
   }
-  Selftest selftest(options, flags.jobs, std::move(plan), planted_kernels(options.kernels, gpu >= 0), gpu);
-  const std::string folder = report_folder(options, "cpu_x86_64");
+  std::vector<Planted> chosen = planted_kernels(options.kernels);
+  const auto for_gpu = [](const Planted& p) { return find_kernel(p.name).device != SMLA_DEVICE_CPU; };
+  const bool only_gpu = std::all_of(chosen.begin(), chosen.end(), for_gpu);
+  if (!card && only_gpu) throw CannotStart(fmt::format("'{}' needs a GPU: {}", chosen.front().name, why_no_gpu));
+  if (!card) {
+    std::erase_if(chosen, for_gpu);
+    fmt::print("without the defects of GPU kernels: {}\n", why_no_gpu);
+  }
+  Selftest selftest(options, flags.jobs, std::move(plan), std::move(chosen), gpu);
+  const std::string folder = report_folder(options, only_gpu ? fmt::format("sm_{}", card->cc) : "cpu_x86_64");
   watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
   const bool full = !flags.quick && !flags.which;

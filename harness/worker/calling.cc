@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -14,25 +15,25 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// How long nothing may happen behind a closed gate: work that waits for nothing is done in far less.
-constexpr std::chrono::milliseconds kGateTime{20};
+/// How long nothing may happen behind a closed gate: work that waits for nothing is over in what the whole call took in the open, `call_ms`.
+std::chrono::duration<double, std::milli> gate_time(double call_ms) {
+  return std::chrono::duration<double, std::milli>(std::clamp(3 * call_ms, 3.0, 20.0));
+}
+/// How long the gate waits for a launch to return, in ms: far longer than one takes that only enqueues.
+double gate_limit_ms(double call_ms) { return std::clamp(10 * call_ms, 30.0, 2000.0); }
+/// A launch that had not returned by then is held against the kernel if it happens so often in a row: any process may be stopped for that long once.
+constexpr int kWaits = 2;
+constexpr const char* kWaited = "launch waited for the stream: it may only enqueue";
 
-/// The gate, closed; opened at the end of the scope at the latest.
+/// The gate, closed; opened at the end of the scope.
 class Gate {
  public:
-  explicit Gate(Streams& streams) : streams_(streams) { streams_.close_gate(); }
-  ~Gate() {
-    if (closed_) streams_.open_gate();
-  }
+  Gate(Streams& streams, double call_ms) : streams_(streams) { streams_.close_gate(gate_limit_ms(call_ms)); }
+  ~Gate() { streams_.open_gate(); }
   Gate(const Gate&) = delete;
-  bool open() {
-    closed_ = false;
-    return streams_.open_gate();
-  }
 
  private:
   Streams& streams_;
-  bool closed_ = true;
 };
 
 }  // namespace
@@ -65,6 +66,7 @@ void Calling::run() {
       streams();
       break;
   }
+  if (launch_ms_.empty()) return;  // it never came to a launch
   reply_.first_launch_ms = launch_ms_.front();
   reply_.kernel_ms = spread(launch_ms_).median;
 }
@@ -102,12 +104,13 @@ void Calling::launch(const StagedInputs& inputs, const std::string& stage) {
 void Calling::look() {
   set_stage("looking at the outputs");
   const Doing note(Activity::look);
-  if (std::string text = call_.unwritten(request_.fill); !text.empty() && reply_.written_ok) {
+  const KernelCall::Looked looked = call_.look(request_.fill);
+  if (!looked.unwritten.empty() && reply_.written_ok) {
     reply_.written_ok = false;
-    reply_.detail = text;
+    reply_.detail = looked.unwritten;
   }
-  reply_.out_hash.push_back(call_.out_hash());
-  reply_.lse_hash.push_back(call_.lse_hash());
+  reply_.out_hash.push_back(looked.out_hash);
+  reply_.lse_hash.push_back(looked.lse_hash);
 }
 
 void Calling::plain() {
@@ -142,16 +145,25 @@ void Calling::gate() {
   prepare_on_dirt(first_, 0, "prepare");
   launch(first_, "launch before the gate closes");  // loads what is loaded at a first launch, which may have to wait for the device
   look();
-  call_.dirty_outputs(request_.fill);
-  std::string error;
-  {
-    Gate gate(streams);
-    error = call_.enqueue(first_, "launch behind a closed gate", call_.device.stream());
-    std::this_thread::sleep_for(kGateTime);
-    reply_.early = call_.written_early(request_.fill);
-    if (!gate.open()) reply_.early = "launch waited for the stream: it may only enqueue";
+  const double call_ms = launch_ms_.back();
+  for (int i = 0; i < kWaits; ++i) {
+    call_.dirty_outputs(request_.fill);
+    std::string error, early;
+    bool waited, kept_closed;
+    {
+      const Gate gate(streams, call_ms);
+      error = call_.enqueue(first_, "launch behind a closed gate", call_.device.stream());
+      waited = streams.gate_gave_up();
+      if (!waited) {
+        std::this_thread::sleep_for(gate_time(call_ms));
+        early = call_.written_early(request_.fill);
+      }
+      kept_closed = !streams.gate_gave_up();
+    }
+    call_.settle("launch behind a gate", error);
+    reply_.misuse = waited ? kWaited : kept_closed ? early : "";  // the last: we were stopped, not the kernel
+    if (kept_closed) break;
   }
-  call_.settle("launch behind a gate", error);
   look();
 }
 
@@ -159,7 +171,8 @@ void Calling::graph() {
   if (!first_.same_layout(*other_)) throw Ended{Status::unsupported, "graph: not asked, the other inputs lie in memory in another way"};
   prepare_on_dirt(*other_, 0, "prepare");
   launch(*other_, "launch before the capture");
-  const auto recording = call_.record(*other_, "capture");
+  const auto recording = call_.record(*other_, "capture", reply_.misuse);
+  if (!recording) return;
   other_->become(first_);
   for (int i = 1; i <= 2; ++i) {
     const std::string stage = fmt::format("replay {} of the graph, other inputs in its memory", i);
@@ -179,6 +192,7 @@ void Calling::streams() {
   KernelCall beside(call_.kernel, call_.device, call_.threads, other_->in);
   beside.allocate({other_});
   void* const lanes[] = {call_.device.stream(), streams.second()};
+  int waits = 0;
   for (int i = 0; i < request_.launches; ++i) {
     const std::string stage = fmt::format("launch {} of {} beside another stream's", i + 1, request_.launches);
     prepare_on_dirt(first_, i, "prepare");
@@ -189,15 +203,21 @@ void Calling::streams() {
     beside.dirty_outputs(request_.fill);
     std::string error;
     launch_ms_.push_back(timed([&] {
-      Gate gate(streams);
-      for (int turn = 0; turn < 2 && error.empty(); ++turn) {
-        error = call_.enqueue(first_, stage, lanes[i % 2]);
-        if (error.empty()) error = beside.enqueue(*other_, stage, lanes[1 - i % 2]);
+      {
+        const Gate gate(streams, launch_ms_.front());
+        for (int turn = 0; turn < 2 && error.empty(); ++turn) {
+          error = call_.enqueue(first_, stage, lanes[i % 2]);
+          if (error.empty()) error = beside.enqueue(*other_, stage, lanes[1 - i % 2]);
+        }
+        waits = streams.gate_gave_up() ? waits + 1 : 0;
       }
-      gate.open();
       call_.settle(stage, error);
     }));
     look();
+    if (waits == kWaits) {
+      reply_.misuse = kWaited;
+      return;
+    }
   }
 }
 

@@ -13,7 +13,7 @@ namespace smla {
 void look_at_inputs(StagedInputs& inputs, RunReply& reply);
 
 /// Calls the kernel as `request.calls` says; its outputs then hold the answer to `first`. Into the reply go hashes, times, what was not written and
-/// what was written too early. `other`: the inputs beside them, null where the way needs none; graph makes them equal to `first`.
+/// what is wrong with this way. `other`: the inputs beside them, null where the way needs none; graph makes them equal to `first`.
 class Calling {
  public:
   Calling(KernelCall& call, const RunRequest& request, StagedInputs& first, StagedInputs* other, RunReply& reply)

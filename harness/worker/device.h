@@ -84,10 +84,11 @@ class Streams {
   virtual ~Streams() = default;
   /// Beside Device::stream().
   virtual void* second() const = 0;
-  /// Both streams wait at the gate until open_gate(), which returns false if they were let through before that: after some seconds, so that who waits
-  /// for a stream while the gate is closed does not wait for ever.
-  virtual void close_gate() = 0;
-  virtual bool open_gate() = 0;
+  /// Both streams wait at the gate until open_gate(), or until `limit_ms` are over, so that who waits for a stream meanwhile does not wait for ever.
+  virtual void close_gate(double limit_ms) = 0;
+  virtual void open_gate() = 0;
+  /// Whether somebody was let through before open_gate().
+  virtual bool gate_gave_up() const = 0;
   /// While the gate is closed: the offset of the first 16-bit word that is not `word`.
   virtual std::optional<int64_t> first_changed(const std::byte* data, int64_t bytes, uint16_t word) = 0;
 };
@@ -136,6 +137,27 @@ class Device {
   virtual std::optional<int64_t> first_unwritten(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) = 0;
   /// Offset of the first byte of `bytes` outside the rows that no longer belongs to `word`, if any.
   virtual std::optional<int64_t> first_stray(const std::byte* data, int64_t bytes, const Rows& rows, uint16_t word) = 0;
+  // Of these several at a time, where each answer is a round trip.
+  struct Content {
+    const Block* block;
+    std::vector<Range> ranges;
+  };
+  struct SeenBlock {
+    std::optional<int64_t> damaged;
+    uint64_t hash = 0;  // of the ranges
+  };
+  virtual std::vector<SeenBlock> look(const std::vector<Content>& contents) {
+    std::vector<SeenBlock> seen;
+    for (const Content& content : contents) seen.push_back({damaged(*content.block), hash(content.block->data, content.ranges)});
+    return seen;
+  }
+  struct SeenRows {
+    std::optional<int64_t> unwritten;
+    uint64_t hash = 0;
+  };
+  virtual SeenRows look(const std::byte* data, const Rows& rows, int element_bytes, uint16_t word) {
+    return {first_unwritten(data, rows, element_bytes, word), hash(data, rows)};
+  }
 
   // Time.
   /// Empty, or the error of what was launched before: dead() says whether the device survived it.

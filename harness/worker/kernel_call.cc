@@ -175,11 +175,12 @@ std::string KernelCall::enqueue(const StagedInputs& inputs, const std::string& s
   return through_door(stage, [&] { return smla::launch(kernel, p, b, workspace(), stream); });
 }
 void KernelCall::launch(const StagedInputs& inputs, const std::string& stage) { settle(stage, enqueue(inputs, stage, device.stream())); }
-std::unique_ptr<Device::Recording> KernelCall::record(const StagedInputs& inputs, const std::string& stage) {
-  std::string error, why;
-  auto recording = device.record([&] { error = enqueue(inputs, stage, device.stream()); }, why);
-  if (!recording) error += (error.empty() ? "" : ": ") + why;
-  settle(stage, error);
+std::unique_ptr<Device::Recording> KernelCall::record(const StagedInputs& inputs, const std::string& stage, std::string& why) {
+  std::string error, failed;
+  auto recording = device.record([&] { error = enqueue(inputs, stage, device.stream()); }, failed);
+  settle(stage);  // does the device still work?
+  if (!error.empty()) recording = nullptr;
+  if (!recording) why = fmt::format("{}: {}{}{}", stage, error, error.empty() || failed.empty() ? "" : ": ", failed);
   return recording;
 }
 std::string KernelCall::written_early(OutputFill fill) const {
@@ -196,22 +197,27 @@ void KernelCall::settle(const std::string& stage, std::string error) {
   if (!error.empty()) throw Ended{Status::crash, fmt::format("{}: {}", stage, error)};
 }
 
-std::string KernelCall::unwritten(OutputFill fill) const {
-  if (auto at = device.first_unwritten(out_.data, out_rows_, 2, word_of(fill))) return element_name("out", out_rows_, *at, 2) + " was not written";
-  if (!lse_bytes_) return {};
-  if (auto at = device.first_unwritten(lse_.data, lse_rows_, lse_bytes_, word_of(fill)))
-    return element_name("lse", lse_rows_, *at, lse_bytes_) + " was not written";
-  return {};
+KernelCall::Looked KernelCall::look(OutputFill fill) const {
+  const auto out = device.look(out_.data, out_rows_, 2, word_of(fill));
+  const auto lse = lse_bytes_ ? device.look(lse_.data, lse_rows_, lse_bytes_, word_of(fill)) : Device::SeenRows();
+  Looked looked{"", out.hash, lse.hash};
+  if (out.unwritten) looked.unwritten = element_name("out", out_rows_, *out.unwritten, 2) + " was not written";
+  else if (lse.unwritten) looked.unwritten = element_name("lse", lse_rows_, *lse.unwritten, lse_bytes_) + " was not written";
+  return looked;
 }
 
 std::optional<std::string> KernelCall::strays(OutputFill fill) const {
   const Doing note(Activity::look);
-  for (auto [block, rows] : {std::pair{&out_, &out_rows_}, {&lse_, &lse_rows_}, {&workspace_, static_cast<const Rows*>(nullptr)}}) {
-    if (!block->data) continue;
-    if (auto text = damage(device, *block)) return text;
-    if (!rows) continue;
-    if (auto at = device.first_stray(block->data, block->bytes, *rows, word_of(fill)))
-      return fmt::format("{}: byte {}, in a gap between its rows, was written", block->name, *at);
+  std::vector<Device::Content> blocks;
+  for (const Block* block : {&out_, &lse_, &workspace_})
+    if (block->data) blocks.push_back({block, {}});
+  const std::vector<Device::SeenBlock> seen = device.look(blocks);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const Block& block = *blocks[i].block;
+    if (seen[i].damaged) return outside(block, *seen[i].damaged);
+    if (&block == &workspace_) continue;
+    if (auto at = device.first_stray(block.data, block.bytes, &block == &out_ ? out_rows_ : lse_rows_, word_of(fill)))
+      return fmt::format("{}: byte {}, in a gap between its rows, was written", block.name, *at);
   }
   return {};
 }

@@ -52,12 +52,17 @@ class KernelCall {
   std::string enqueue(const StagedInputs& inputs, const std::string& stage, void* stream, const void* kv = nullptr);
   /// Waits for the device; an error of the kernel or of the device ends the call.
   void settle(const std::string& stage, std::string error = {});
-  /// A launch, recorded instead. The device can do that.
-  std::unique_ptr<Device::Recording> record(const StagedInputs& inputs, const std::string& stage);
+  /// A launch, recorded instead, on a device that can do that. Null, with the reason in `why`, where the launch cannot be recorded and the device
+  /// survived that; else the call ends.
+  std::unique_ptr<Device::Recording> record(const StagedInputs& inputs, const std::string& stage, std::string& why);
   /// While the gate is closed: empty, or which output no longer holds its fill.
   std::string written_early(OutputFill fill) const;
-  /// Empty, or which promised element was not written since dirty_outputs(fill).
-  std::string unwritten(OutputFill fill) const;
+  struct Looked {
+    std::string unwritten;  // empty, or which promised element was not written since dirty_outputs(fill)
+    uint64_t out_hash = 0, lse_hash = 0;
+  };
+  Looked look(OutputFill fill) const;
+  std::string unwritten(OutputFill fill) const { return look(fill).unwritten; }
   /// What the kernel wrote outside its outputs and workspace, if anything. `fill` as last given.
   std::optional<std::string> strays(OutputFill fill) const;
   uint64_t out_hash() const { return device.hash(out_.data, out_rows_); }

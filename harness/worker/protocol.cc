@@ -292,7 +292,7 @@ void fields(Io& io, R& r) {
   io("inputs_ok", r.inputs_ok);
   io("written_ok", r.written_ok);
   io("guards_detail", r.guards_detail);
-  io("early", r.early);
+  io("misuse", r.misuse);
   io("out_hash", r.out_hash);
   io("lse_hash", r.lse_hash);
   io("splits_used", r.splits_used);

@@ -35,7 +35,7 @@ RunReply an_answer() {
   r.contract.lse_base = LseBase::two;
   r.guards_ok = false;
   r.guards_detail = "out: byte 5";
-  r.early = "lse";
+  r.misuse = "lse";
   r.out_hash = {0, 1, std::numeric_limits<uint64_t>::max()};
   r.kernel_ms = 0.1;
   r.prepare_ms = std::numeric_limits<double>::infinity();

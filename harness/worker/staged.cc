@@ -56,12 +56,6 @@ std::vector<Range> far_ranges(const Inputs& in) {
   return ranges;
 }
 
-/// A write at an offset that is not the tensor's.
-std::string outside(const Block& block, int64_t at) {
-  if (at < 0) return fmt::format("{}: the byte {} before its first one was written", block.name, -at);
-  return fmt::format("{}: byte {} was written, it has {}", block.name, at, block.bytes);
-}
-
 /// Every slot of every page in use, sorted.
 std::vector<int32_t> slots_in_use(const Inputs& in) {
   std::vector<int32_t> slots;
@@ -143,11 +137,13 @@ void StagedInputs::stage(Device& device) {
     write(tensor, which);
     if (!tensor.block.data) continue;
     tensor.watched = device.watch(tensor.block);
-    if (tensor.watched) continue;
-    const Doing look(Activity::look);
-    tensor.hash = device.hash(tensor.block.data, tensor.content);
   }
   tensors_ = std::move(tensors);
+  const Doing looking(Activity::look);
+  const std::vector<Device::SeenBlock> looked = look();
+  auto seen = looked.begin();
+  for (Tensor& tensor : tensors_)
+    if (tensor.block.data && !tensor.watched) tensor.hash = (seen++)->hash;
 }
 
 smla_buffers StagedInputs::buffers() const {
@@ -187,7 +183,17 @@ void StagedInputs::become(const StagedInputs& other) {
   in = other.in;
 }
 
+std::vector<Device::SeenBlock> StagedInputs::look() const {
+  std::vector<Device::Content> contents;
+  Device* device = nullptr;
+  for (const Tensor& tensor : tensors_)
+    if (tensor.block.data && !tensor.watched) contents.push_back({&tensor.block, tensor.content}), device = tensor.block.device;
+  return device ? device->look(contents) : std::vector<Device::SeenBlock>();
+}
+
 std::optional<std::string> StagedInputs::changed() {
+  const std::vector<Device::SeenBlock> looked = look();
+  auto seen = looked.begin();
   for (size_t which = 0; which < kCount; ++which) {
     Tensor& tensor = tensors_[which];
     if (!tensor.block.data) continue;
@@ -200,8 +206,9 @@ std::optional<std::string> StagedInputs::changed() {
       if (auto at = device.first_written(tensor.block)) return *at < 0 || *at >= tensor.block.bytes ? outside(tensor.block, *at) : written(*at);
       continue;
     }
-    if (auto text = damage(device, tensor.block)) return text;
-    if (device.hash(tensor.block.data, tensor.content) == tensor.hash) continue;
+    const Device::SeenBlock& now = *seen++;
+    if (now.damaged) return outside(tensor.block, *now.damaged);
+    if (now.hash == tensor.hash) continue;
     Tensor again = allocate(device, which);
     write(again, which);
     for (Range r : tensor.content)
@@ -211,9 +218,9 @@ std::optional<std::string> StagedInputs::changed() {
   return {};
 }
 
-std::optional<std::string> damage(Device& device, const Block& block) {
-  auto at = device.damaged(block);
-  return at ? std::optional(outside(block, *at)) : std::nullopt;
+std::string outside(const Block& block, int64_t at) {
+  if (at < 0) return fmt::format("{}: the byte {} before its first one was written", block.name, -at);
+  return fmt::format("{}: byte {} was written, it has {}", block.name, at, block.bytes);
 }
 
 }  // namespace smla

@@ -49,6 +49,8 @@ class StagedInputs {
   };
   /// Memory of the `which`-th of kNames. Absent tensors (no sink, no topk_length) have none.
   Tensor allocate(Device& device, size_t which) const;
+  /// At each that the device does not watch, in their order.
+  std::vector<Device::SeenBlock> look() const;
   /// Generates what stands in it.
   void write(Tensor& tensor, size_t which) const;
   std::vector<Tensor> tensors_;
@@ -56,7 +58,7 @@ class StagedInputs {
   bool whole_context_;
 };
 
-/// "kv: 640 bytes before its first byte were written", if a canary of the block changed.
-std::optional<std::string> damage(Device& device, const Block& block);
+/// "kv: the byte 640 before its first one was written": a write at an offset that is not the tensor's.
+std::string outside(const Block& block, int64_t at);
 
 }  // namespace smla
