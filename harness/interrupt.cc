@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/interrupt.h"
 
+#include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace smla {
 namespace {
@@ -21,6 +29,8 @@ std::atomic<int> g_signal{0};
 
 /// timeout(1) sends the same signal to its child and to its group: that is once.
 constexpr auto kOnce = std::chrono::milliseconds(250);
+
+constexpr const char* kMark = "SMLA_RUN";  // in the environment
 
 /// Signals are read from a descriptor, in order and by whoever wants to know what was sent up to now: a handler could come too late for that.
 struct Watch {
@@ -68,6 +78,47 @@ void take_signals(Watch& w) {
   }
 }
 
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::error_code none;  // a kernel without such files: then nobody is found
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", none)) {
+    std::ifstream file(task.path() / "children");
+    for (pid_t child; file >> child;) found.push_back(child);
+  }
+  return found;
+}
+
+/// Whether it carries this process's mark (mark_descendants). A program that turns into this one by exec, or the first process of a container, has
+/// children of others.
+bool is_marked(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process));
+  const std::string mark = fmt::format("{}={}", kMark, getpid());
+  for (std::string word; std::getline(file, word, '\0');)
+    if (word == mark) return true;
+  return false;
+}
+
+/// Ends what is left of workers that are gone: a daemon with a session of its own comes to its next living ancestor, which is this process. Workers
+/// and their groups are left alone, and the dead but for a group's followers: their Process asks how they ended. The mutex is held.
+void end_orphans(const Watch& w) {
+  bool any = true;
+  for (int generation = 0; any && generation < 100; ++generation) {
+    any = false;
+    for (const pid_t child : children()) {
+      const pid_t group = getpgid(child);
+      siginfo_t end{};
+      if (group < 0 || group == getpgrp() || waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) continue;
+      const bool dead = end.si_pid != 0;
+      if (dead && group != child) waitpid(child, nullptr, WNOHANG | __WALL);
+      if (dead || w.groups.contains(group) || !is_marked(child) || kill(child, SIGKILL) != 0) continue;
+      for (int ms = 0; !any && ms < 100; ++ms) {  // one that a driver holds is left
+        any = waitpid(child, nullptr, WNOHANG | __WALL) != 0;
+        if (!any) usleep(1000);
+      }
+    }
+  }
+}
+
 void take_signals_for_ever(int descriptor) {
   pollfd ready{descriptor, POLLIN, 0};
   for (;;)
@@ -78,6 +129,8 @@ void take_signals_for_ever(int descriptor) {
 }
 
 }  // namespace
+
+void mark_descendants() { setenv(kMark, std::to_string(getpid()).c_str(), 1); }
 
 void watch_interrupts() {
   Watch& w = watch();
@@ -94,6 +147,7 @@ void watch_interrupts() {
   w.descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (w.descriptor < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::thread(take_signals_for_ever, w.descriptor).detach();
 }
 
@@ -111,6 +165,7 @@ WorkerGroup::~WorkerGroup() {
   Watch& w = watch();
   const std::lock_guard lock(w.mutex);
   take_signals(w);
+  if (w.descriptor >= 0) end_orphans(w);
   w.groups.erase(leader_);
 }
 

@@ -14,13 +14,17 @@ struct Interrupted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// From now on signals come here instead of ending the program: to be called before threads are made, which inherit that. A second call does nothing.
+/// Processes that this one starts from now on carry its number in their environment (SMLA_RUN). Before threads are made.
+void mark_descendants();
+/// From now on signals come here instead of ending the program, and orphans of marked workers to this process: to be called before threads are made,
+/// which inherit that. A second call does nothing.
 void watch_interrupts();
 /// The signal of the user's that asked to stop, or 0.
 int interrupted();
 
-/// A process group whose leader is a child of this process. It is killed when the user asks to stop, and its signals to this process are held against
-/// it. Watched or not (a library leaves the signals to the program that loaded it), it can be made.
+/// A process group whose leader is a child of this process. It is killed when the user asks to stop, its signals to this process are held against it,
+/// and daemons that outlived it end with it where this process is watched. Watched or not (a library leaves the signals to the program that loaded
+/// it), it can be made.
 class WorkerGroup {
  public:
   /// `start` makes the group and returns its leader; signals wait until that is known. What it throws is thrown.

@@ -264,6 +264,21 @@ TEST_CASE("SIGTERM ends a run at once, in the middle of a case: what was finishe
   CHECK(kernels() == std::vector<std::string>{"healthy", "error", "write_past_out", "declines", "wait_for_file"});
 }
 
+TEST_CASE("a daemon does not outlive the worker that started it and died") {
+  Folder out;
+  const Ran ran = shell("SMLA_HOSTILE_FILE=" + out.path +
+                        " ./smla check --plugin harness/testing/libsmla_hostile.so --kernel daemon_die --kernel declines --checks none --threads 1"
+                        " --progress none " +
+                        kCase + " --set seed=1,2,3 --out " + out.path);
+  INFO(ran.text);
+  CHECK_THAT(ran.text, ContainsSubstring("passed 0 / planned 6, 3 crash, 3 unsupported"));
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream environment(entry.path() / "environ");
+    const std::string text(std::istreambuf_iterator<char>(environment), {});
+    CHECK_THAT(text, !ContainsSubstring("SMLA_HOSTILE_FILE=" + out.path));
+  }
+}
+
 TEST_CASE("a signal of a kernel's stops nothing") {
   Folder out;
   const Ran ran =

@@ -40,6 +40,7 @@ EXPECTED = {
     "fork": ("crash", "left a child process behind"),
     "fork_stray": ("crash", "left a child process behind"),
     "fork_setsid": ("crash", "left a child process behind"),
+    "daemon_die": ("crash", "SIGABRT in launch 1 of"),
     "fork_and_wait": ("fail", "rows wrong"),
     "fork_die": ("crash", "SIGABRT"),
     "thread_stray": ("fail", "rows wrong"),

@@ -160,6 +160,15 @@ int fork_setsid(const Call& c) {  // a daemon: a session of its own, and no pare
     for (;;) pause();
   _exit(0);
 }
+int daemon_die(const Call&) {  // nobody is left to ask for the daemon, which is another program by now
+  if (const pid_t child = fork()) {
+    waitpid(child, nullptr, 0);
+    std::abort();
+  }
+  setsid();
+  if (fork() == 0) execlp("sleep", "sleep", "1000", nullptr);
+  _exit(0);
+}
 int thread_stray(const Call& c) {
   std::thread([] {
     for (;;) pause();
@@ -407,6 +416,7 @@ const Behaviour kBehaviours[] = {
     {"fork", forks},
     {"fork_stray", fork_stray},
     {"fork_setsid", fork_setsid},
+    {"daemon_die", daemon_die},
     {"thread_stray", thread_stray},
     {"fork_and_wait", fork_and_wait},
     {"fork_die", fork_die},

@@ -79,7 +79,10 @@ int dispatch(int argc, char** argv) {
     return kAllGreen;
   }
   for (const Verb& verb : kVerbs)
-    if (verb.name == word) return verb.main(argc - 1, argv + 1);
+    if (verb.name == word) {
+      if (verb.main != worker_main) mark_descendants();  // a worker's are its parent's
+      return verb.main(argc - 1, argv + 1);
+    }
   std::vector<std::string_view> names;
   for (const Verb& verb : kVerbs) names.push_back(verb.name);
   throw_unknown_value("verb", word, names.data(), names.size());
