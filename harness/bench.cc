@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/bench.h"
 
-#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <optional>
-#include <sstream>
 
 #include "cases/cost.h"
 #include "harness/cuda/nvml.h"
 #include "harness/exit_status.h"
+#include "harness/google_benchmark.h"
 #include "harness/interrupt.h"
 #include "harness/peaks.h"
 #include "harness/progress.h"
 #include "harness/rerun.h"
 #include "harness/rows.h"
 #include "harness/table.h"
+#include "harness/timed_case.h"
 #include "reports/outcome.h"
 #include "reports/report_file.h"
 #include "reports/statistics.h"
-#include "reports/text.h"
 
 namespace smla {
 namespace {
@@ -30,9 +28,6 @@ namespace {
 constexpr double kRoofSlack = 1.05;  // measured peaks are themselves uncertain by so much
 /// What sparsity is held against: the fastest of these, over the whole context of the same requests.
 constexpr std::string_view kDenseKernels[] = {"dense_paged", "dense_wgmma", "cpu_dense"};
-/// Kernels of two libraries live in two processes; they take turns in so many blocks of rounds.
-constexpr int kBlocks = 4;
-
 /// How pairs are timed: a row each. Work and kernel are not said yet.
 std::vector<Lane> ways_of(const Options& options, bool gpu) {
   std::vector<Lane> ways;
@@ -68,78 +63,6 @@ struct Timed {
 bool usable(const LaneReply* lane) { return lane != nullptr && lane->status == Status::pass && !Timed(*lane).times_us.empty(); }
 Measure median_us(const LaneReply* lane) { return usable(lane) ? Measure{median(Timed(*lane).times_us)} : Measure{}; }
 Measure known(double value) { return value > 0 ? Measure{value} : Measure{}; }
-
-/// The lanes of one case: what was asked, and what came back.
-class TimedCase {
- public:
-  void ask(Worker* worker, Lane lane) {
-    if (std::none_of(lanes_.begin(), lanes_.end(), [&](const Entry& e) { return e.worker == worker && e.lane == lane; }))
-      lanes_.push_back({worker, std::move(lane), {}});
-  }
-  const LaneReply* find(const Worker* worker, const Lane& lane) const {
-    for (const Entry& e : lanes_)
-      if (e.worker == worker && e.lane == lane) return &e.reply;
-    return nullptr;
-  }
-  /// The one of gather or empty, whoever did it.
-  const LaneReply* find(Lane::Work work, const Lane& way) const {
-    for (const Entry& e : lanes_)
-      if (e.lane.work == work && e.lane.graph == way.graph && e.lane.cold == way.cold) return &e.reply;
-    return nullptr;
-  }
-  /// Times all of them, the workers in turn. A worker that dies is asked again, a kernel at a time, so that only the guilty one has no time.
-  void run(TimeRequest request) {
-    std::vector<Worker*> workers;
-    for (const Entry& e : lanes_)
-      if (std::find(workers.begin(), workers.end(), e.worker) == workers.end()) workers.push_back(e.worker);
-    const int blocks = workers.size() > 1 ? kBlocks : 1;
-    request.min_samples = (request.min_samples + blocks - 1) / blocks;
-    request.max_time_s /= blocks;
-    for (int block = 0; block < blocks; ++block)
-      for (Worker* worker : workers) {
-        std::vector<Entry*> mine;
-        for (Entry& e : lanes_)
-          if (e.worker == worker && e.reply.status == Status::pass) mine.push_back(&e);
-        if (mine.empty() || !ask(request, mine)) continue;
-        std::map<std::string, std::vector<Entry*>> by_kernel;
-        for (Entry* e : mine) by_kernel[e->lane.kernel].push_back(e);
-        for (auto& [kernel, some] : by_kernel)
-          if (const std::optional<TimeReply> died = ask(request, some))
-            for (Entry* e : some) e->reply.status = died->status, e->reply.detail = died->detail;
-      }
-  }
-  int64_t l2_bytes() const { return l2_bytes_; }
-
- private:
-  struct Entry {
-    Worker* worker;
-    Lane lane;
-    LaneReply reply;
-  };
-  /// Times some of one worker. The reply, if it tells of a failure that concerns all of them.
-  std::optional<TimeReply> ask(TimeRequest request, const std::vector<Entry*>& some) {
-    for (const Entry* e : some) request.lanes.push_back(e->lane);
-    request.deadline_s += static_cast<double>(some.size()) * 4 * request.max_time_s;
-    TimeReply reply = some.front()->worker->time(request);
-    if (reply.status != Status::pass || reply.lanes.size() != some.size()) return reply;
-    l2_bytes_ = reply.l2_bytes;
-    for (size_t i = 0; i < some.size(); ++i) append(some[i]->reply, std::move(reply.lanes[i]));
-    return {};
-  }
-  static void append(LaneReply& all, LaneReply block) {
-    const int64_t first = all.round.empty() ? 0 : all.round.back() + 1;
-    for (int64_t& round : block.round) round += first;
-    const auto before = [](auto& list, const auto& earlier) { list.insert(list.begin(), earlier.begin(), earlier.end()); };
-    before(block.time_us, all.time_us);
-    before(block.round, all.round);
-    before(block.sm_clock_mhz, all.sm_clock_mhz);
-    before(block.throttle, all.throttle);
-    block.temperature_c_max = std::max(block.temperature_c_max, all.temperature_c_max);
-    all = std::move(block);
-  }
-  std::vector<Entry> lanes_;
-  int64_t l2_bytes_ = 0;
-};
 
 /// Times what passed of one case, all of it in turn, and fills its rows.
 class Timer {
@@ -351,97 +274,12 @@ class Timer {
   std::vector<Candidate> dense_;
 };
 
-/// Google Benchmark's JSON as text, and the format of theirs on stdout that the user asked for instead of our table. (Where their library writes the
-/// file, a full disk goes unnoticed, and a name that cannot be opened ends the process.)
-class JsonText : public benchmark::BenchmarkReporter {
- public:
-  explicit JsonText(bool shown) : shown_(shown ? benchmark::CreateDefaultDisplayReporter() : nullptr) { json_.SetOutputStream(&text_); }
-  bool ReportContext(const Context& context) override { return json_.ReportContext(context) && (!shown_ || shown_->ReportContext(context)); }
-  void ReportRuns(const std::vector<Run>& runs) override {
-    json_.ReportRuns(runs);
-    if (shown_) shown_->ReportRuns(runs);
-  }
-  void Finalize() override {
-    json_.Finalize();
-    if (shown_) shown_->Finalize();
-  }
-  std::string text() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  benchmark::JSONReporter json_;
-  benchmark::BenchmarkReporter* shown_;  // theirs
-};
-
-void print_line(const std::string& status, std::initializer_list<std::string> figures, const std::string& kernel, const std::string& line) {
-  std::string text = fmt::format("{}{:<22}", status, kernel);
-  for (const std::string& figure : figures) text += fmt::format(" {:>9}", figure);
-  fmt::print("{}  {}\n", text, line);
-}
-
-void print_row(const ThroughputRow& row) {
-  const auto number = [](const Measure& value, const char* format, double factor = 1) {
-    return value ? fmt::format(fmt::runtime(format), *value * factor) : std::string();
-  };
-  const double over_floor = row.gather_floor_us && row.time_us_median ? *row.time_us_median / *row.gather_floor_us : 0;
-  print_line(status_text(row.status, 16),
-             {row.timing + " " + row.cache, number(row.time_us_median, "{:.1f}"), number(row.time_rel_iqr, "{:.1f}", 100),
-              number(row.tflops, "{:.3g}"), number(row.gbps_gathered, "{:.3g}"), number(row.roof_frac, "{:.0f}", 100),
-              over_floor > 0 ? fmt::format("{:.2f}", over_floor) : "", number(row.speedup_vs_dense, "{:.2f}")},
-             row.kernel, to_line(row.c));
+/// The line of a row; if it is not green the reason, and what asks it again.
+void tell_row(const ThroughputRow& row) {
+  fmt::print("{}\n", throughput_line(row));
   if (row.status != Status::pass) fmt::print("                {}\n                rerun: {}\n", row.detail, row.repro);
   std::fflush(stdout);
 }
-
-std::string benchmark_name(const std::string& kernel, const std::string& timing, bool cold, const Case& c) {
-  return fmt::format("{} {} {} {}", kernel, timing, cold ? "cold" : "warm", to_line(c));
-}
-
-/// Hands the rows to Google Benchmark: one iteration each, of manual time.
-void report_to_google_benchmark(const Options& options, const std::string& folder, const std::vector<ThroughputRow>& rows) {
-  benchmark::ClearRegisteredBenchmarks();
-  for (const ThroughputRow& row : rows) {
-    const auto tell = [&row](benchmark::State& state) {
-      for (auto _ : state) {  // exactly once
-        static_cast<void>(_);
-        state.SetIterationTime(row.time_us_median.value_or(0) / 1e6);
-      }
-      for (const auto& [name, value] : std::initializer_list<std::pair<const char*, Measure>>{
-               {"q1_us", row.time_us_q1}, {"q3_us", row.time_us_q3}, {"tflops", row.tflops}, {"gbps_gathered", row.gbps_gathered}})
-        if (value) state.counters[name] = *value;
-      if (row.status != Status::pass) state.SkipWithError(row.detail.c_str());
-    };
-    benchmark::RegisterBenchmark(benchmark_name(row.kernel, row.timing, row.cache == "cold", row.c).c_str(), tell)
-        ->UseManualTime()
-        ->Iterations(1)
-        ->Unit(benchmark::kMicrosecond);
-  }
-  std::vector<std::string> words{"smla", "--benchmark_format=" + options.benchmark_format};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  int argc = static_cast<int>(argv.size());
-  argv.push_back(nullptr);
-  benchmark::Initialize(&argc, argv.data());
-  JsonText json(options.benchmark_format != "console");
-  benchmark::RunSpecifiedBenchmarks(&json);
-  write_text_file(options.benchmark_out.empty() ? folder + "/benchmark.json" : options.benchmark_out, json.text());
-}
-
-/// --benchmark_filter: a regular expression found in the name; with a '-' before it, not found.
-class NameFilter {
- public:
-  explicit NameFilter(const std::string& text) : negative_(text.starts_with('-')), all_(text.empty() || text == "all") {
-    if (all_) return;
-    try {
-      regex_.emplace(text.substr(negative_ ? 1 : 0));
-    } catch (const UsageError& error) { throw UsageError(fmt::format("--benchmark_filter '{}': {}", text, error.what())); }
-  }
-  bool operator()(const std::string& name) const { return all_ || regex_->found_in(name) != negative_; }
-
- private:
-  bool negative_, all_;
-  std::optional<TypedRegex> regex_;
-};
 
 }  // namespace
 
@@ -459,11 +297,6 @@ std::string clocks_warning(std::span<const ThroughputRow> rows) {
 bool wholly_timed_before(const Job& job, const Case& c, const Candidate& kernel) {
   const std::vector<Lane> ways = ways_of(job.options, kernel.info.device != "cpu");
   return std::all_of(ways.begin(), ways.end(), [&](const Lane& way) { return timed_before(job, c, kernel, way) != nullptr; });
-}
-
-void refuse_bench_flags(const Options& options) {
-  NameFilter{options.benchmark_filter};
-  if (!options.benchmark_out.empty()) refuse_unwritable(options.benchmark_out);
 }
 
 BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
@@ -500,11 +333,7 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
   ReportWriter<ThroughputRow> writer(job.folder);
   Progress progress(options.progress, result.planned, "timed");
   const bool own_table = options.benchmark_format == "console";
-  if (own_table) {
-    fmt::print("\n");
-    print_line(fmt::format("{:<16}", "status"), {"timing", "median us", "iqr %", "TFLOP/s", "GB/s", "roof %", "x floor", "x dense"}, "kernel",
-               "case");
-  }
+  if (own_table) fmt::print("\n{}\n", throughput_header());
   for (const auto& of_case : cases) {
     progress.advance(0, to_line(of_case.front()->planned.c()));
     const std::vector<Timer::Rows> timed = timer.time(of_case, wanted);
@@ -515,7 +344,7 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
       if (!of_pair.samples.empty()) samples.append(of_pair.samples);
       writer.append(of_pair.rows);
       for (const ThroughputRow& row : of_pair.rows) {
-        if (own_table) print_row(row);
+        if (own_table) tell_row(row);
         ++result.timed;
         result.red += is_red(row.status);
         told.push_back(row);

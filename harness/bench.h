@@ -10,10 +10,6 @@
 
 namespace smla {
 
-/// Throws UsageError for what could else be told only after everything was timed: a --benchmark_filter that is none, a --benchmark_out that cannot be
-/// written.
-void refuse_bench_flags(const Options& options);
-
 struct BenchResult {
   int64_t planned = 0, timed = 0, red = 0;
   int signal = 0;

@@ -14,6 +14,13 @@ std::string accuracy_columns(const std::string& kernel, const std::string& z, co
   return fmt::format("{:<24} {:>7} {:>7} {:>7} {:>7} {:>9}  {}", kernel, z, row_rms, pooled, lse, ms, line);
 }
 
+std::string throughput_columns(const std::string& status, std::initializer_list<std::string> figures, const std::string& kernel,
+                               const std::string& line) {
+  std::string text = fmt::format("{}{:<22}", status, kernel);
+  for (const std::string& figure : figures) text += fmt::format(" {:>9}", figure);
+  return text + "  " + line;
+}
+
 }  // namespace
 
 std::string status_text(Status status, int width) {
@@ -37,6 +44,24 @@ std::string accuracy_line(const PlannedCase& planned, const PairResult& pair) {
                                                            judged && pair.evidence.has_lse ? figure(f.lse_ratio_max) : "",
                                                            judged ? fmt::format("{:.3g}", pair.base.kernel_ms) : "",
                                                            to_line(planned.c()) + (pair.needle_coverage ? coverage_text(*pair.needle_coverage) : ""));
+}
+
+std::string throughput_header() {
+  return throughput_columns(fmt::format("{:<16}", "status"), {"timing", "median us", "iqr %", "TFLOP/s", "GB/s", "roof %", "x floor", "x dense"},
+                            "kernel", "case");
+}
+
+std::string throughput_line(const ThroughputRow& row) {
+  const auto number = [](const Measure& value, const char* format, double factor = 1) {
+    return value ? fmt::format(fmt::runtime(format), *value * factor) : std::string();
+  };
+  const double over_floor = row.gather_floor_us && row.time_us_median ? *row.time_us_median / *row.gather_floor_us : 0;
+  return throughput_columns(
+      status_text(row.status, 16),
+      {row.timing + " " + row.cache, number(row.time_us_median, row.time_us_median.value_or(0) < 100 ? "{:.2f}" : "{:.1f}"),
+       number(row.time_rel_iqr, "{:.1f}", 100), number(row.tflops, "{:.3g}"), number(row.gbps_gathered, "{:.3g}"),
+       number(row.roof_frac, "{:.0f}", 100), over_floor > 0 ? fmt::format("{:.2f}", over_floor) : "", number(row.speedup_vs_dense, "{:.2f}")},
+      row.kernel, to_line(row.c));
 }
 
 }  // namespace smla

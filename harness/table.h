@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table on stdout: one line a (case, kernel).
+// The table on stdout: one line a (case, kernel), and one a timed row.
 #pragma once
 #include <string>
 
 #include "harness/judge_case.h"
+#include "reports/record.h"
 
 namespace smla {
+
+std::string throughput_header();
+std::string throughput_line(const ThroughputRow& row);
 
 std::string accuracy_header();
 std::string accuracy_line(const PlannedCase& planned, const PairResult& pair);

@@ -4,6 +4,7 @@
 #include "harness/bench.h"
 #include "harness/cards.h"
 #include "harness/exit_status.h"
+#include "harness/google_benchmark.h"
 #include "harness/verbs/verbs.h"
 #include "reports/run_files.h"
 
