@@ -60,6 +60,7 @@ struct Subject {
   std::map<size_t, RelationWatch> relations;  // by check
   size_t to_come = 0;                         // takes whose last launch has not come back yet
   bool asked = false, left_out = false;
+  bool is_wrong = false;  // a row of the base run was
 
   bool running() const { return evidence.ended == Status::pass && !takes.empty(); }
   void end(Status status, const std::string& detail) {
@@ -414,6 +415,7 @@ class CaseJudge {
       {
         const Doing note(options_.timeline, Activity::compare);
         if (take.comparer) take.comparer->add(answer, tokens, rows(take.reply, from, tokens.size()), threads_);
+        if (take.base() && options_.causes) look_for_causes(subject, answer, tokens, from);
         if (take.stale) take.stale->add(answer, tokens, rows(base.reply, from, tokens.size()), threads_);
       }
       if (take.base()) {
@@ -426,6 +428,15 @@ class CaseJudge {
       if (take.run.variant.half == 2 && subject.takes[i - 1].run.variant.half == 1)
         subject.relations[take.check].add_halves(related(subject.takes[i - 1]), related(take), related(base));
     }
+  }
+
+  /// In the first block in which something is wrong.
+  void look_for_causes(Subject& subject, const OracleBlock* answer, std::span<const int64_t> tokens, size_t from) {
+    const Take& base = subject.takes[0];
+    const RowFigures& f = base.comparer->figures();
+    if (subject.is_wrong || f.out.n_bad_rows + f.lse.n_bad_rows == 0) return;
+    subject.is_wrong = true;
+    subject.evidence.causes = find_causes(*base.in, base.contract, base.split, answer, tokens, rows(base.reply, from, tokens.size()));
   }
 
   CandidateRows rows(const RunReply& reply, size_t from, size_t count) const {

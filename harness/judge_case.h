@@ -21,6 +21,7 @@ struct JudgeOptions {
   Accept accept = Accept::declared;
   double case_timeout_s = 60;
   int threads = 0;
+  bool causes = true;  // are looked for, where rows are wrong
   Rerun rerun;
   Timeline* timeline = nullptr;  // where the time goes is noted there
   std::vector<Candidate> twins;  // kernels that checks may run beside the one that is judged

@@ -192,6 +192,14 @@ TEST_CASE("a needle case of few rows asks for the last key, and says how many en
   CHECK_THAT(run("list cases" + line).text, ContainsSubstring("values=needle  # asks 4 of 19 entries"));
 }
 
+TEST_CASE("a verdict names the cause that gives the kernel's own answer") {
+  Folder out;
+  const Ran ran = run("check --kernel mut_last_key_dropped --kernel mut_lse_in_base_2 --progress none " + kCase + " --out " + out.path);
+  INFO(ran.text);
+  CHECK_THAT(ran.text, ContainsSubstring("; as if the last valid entry were left out; also under batch"));
+  CHECK_THAT(ran.text, ContainsSubstring("(base e); as if it were in base 2; also under batch"));
+}
+
 TEST_CASE("what is wrong is said once, however many checks find it again") {
   Folder out;
   const Ran ran = run("check --checks all --kernel mut_lse_in_base_2 --progress none " + kCase + " --out " + out.path);

@@ -16,7 +16,7 @@ std::string place(const std::vector<int64_t>& index) {
   return text;
 }
 
-std::string join(std::string all, const std::string& more) { return all.empty() ? more : all + "; " + more; }
+std::string join(std::string all, const std::string& more) { return all.empty() ? more : more.empty() ? all : all + "; " + more; }
 
 std::string out_fault(const RowFigures& f, const Limits& limits) {
   std::string why;
@@ -48,8 +48,8 @@ Decision decide(const Evidence& e, const Limits& limits) {
   if (e.ended != Status::pass) return {e.ended, e.ended, e.ended_detail, e.ended_detail};
   if (!e.mistrusted.empty()) return {Status::mistrusted, Status::mistrusted, e.mistrusted, e.mistrusted};
   Decision d;
-  d.out_detail = out_fault(e.figures, limits);
-  d.lse_detail = e.has_lse ? lse_fault(e.figures) : "";
+  d.out_detail = join(out_fault(e.figures, limits), e.causes.out);
+  d.lse_detail = e.has_lse ? join(lse_fault(e.figures), e.causes.lse) : "";
   std::string out_too, lse_too;  // checks that say nothing of this tensor that is not said already
   for (const CheckOutcome& check : e.checks) {
     if (!check.ran) continue;

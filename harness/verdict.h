@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cases/words.h"
+#include "harness/cause.h"
 #include "harness/checks.h"
 #include "harness/compare_rows.h"
 
@@ -24,6 +25,7 @@ struct Evidence {
   Status ended = Status::pass;  // pass = every run came back; else how the first bad one ended, and where
   std::string ended_detail;
   RowFigures figures;
+  Causes causes;  // of its wrong rows
   std::vector<CheckOutcome> checks;
   std::string mistrusted;  // not empty: an impostor that the family promises to reject was not; which
   std::string too_loose;   // not empty: the same, but only by what this kernel declares: by the reference declaration it was
