@@ -236,10 +236,14 @@ TEST_CASE("bench times what passed, and Google Benchmark's file is there") {
     CHECK(row.outputs_verified == Flag{true});
     CHECK(*row.flops == int64_t{2} * 8 * 200 * (576 + 512));
   }
-  std::ifstream json(out.path + "/cpu_x86_64/benchmark.json");
-  std::stringstream text;
-  text << json.rdbuf();
-  CHECK_THAT(text.str(), ContainsSubstring("\"real_time\""));
+  const auto text_of = [&](const std::string& name) {
+    std::ifstream file(out.path + "/cpu_x86_64/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  };
+  CHECK_THAT(text_of("benchmark.json"), ContainsSubstring("\"real_time\""));
+  CHECK(text_of("summary.md").starts_with("# 2 / 2 timed: 0 red, 0 not timed\n"));
 }
 
 TEST_CASE("SIGTERM ends a run at once, in the middle of a case: what was finished of it stands in the report, and --resume asks the rest") {

@@ -16,7 +16,8 @@ void write_run_files(const std::string& folder, const RunFacts& facts) {
                                                             .throughput = throughput,
                                                             .unexpected = facts.unexpected,
                                                             .command = facts.command,
-                                                            .wall_s = facts.wall_s}));
+                                                            .wall_s = facts.wall_s,
+                                                            .only_timed = facts.only_timed}));
   std::vector<JunitCase> cases = junit_cases(accuracy, facts.unexpected);
   const std::vector<JunitCase> timed = junit_cases(throughput);
   cases.insert(cases.end(), timed.begin(), timed.end());

@@ -13,6 +13,7 @@ struct RunFacts {
   std::map<std::string, std::string> unexpected;  // pair_key -> "expected ...": red whatever the status
   std::string command;
   double wall_s = 0;
+  bool only_timed = false;  // `planned` counts rows that were to be timed
 };
 
 /// Replaces both files in `folder`. A CSV file that is not there is an empty one. Throws UsageError: a CSV that cannot be read, a file that

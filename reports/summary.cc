@@ -141,20 +141,24 @@ std::string summary_markdown(const SummaryInput& input) {
     ++red;
   }
   const int64_t seen = static_cast<int64_t>(pairs.size()), planned = std::max(input.planned, seen);
-  int64_t timed_passed = 0;
+  int64_t timed_passed = 0, timed_red = 0;
   for (const ThroughputRow* row : timed) {
     timed_passed += row->status == Status::pass;
     if (!is_red(row->status)) continue;
+    ++timed_red;
     failures += failure(*row, name_of(row->status), fmt::format("{} {}: {}", row->timing, row->cache, row->detail), row->repro);
   }
 
   std::string text =
       fmt::format("# {} / {} passed: {} red, {} unsupported or skipped, {} not run\n\n", passed, planned, red, declined, planned - seen);
+  if (input.only_timed)
+    text = fmt::format("# {} / {} timed: {} red, {} not timed\n\n", timed_passed, std::max(input.planned, std::ssize(timed)), timed_red,
+                       std::max(input.planned - std::ssize(timed), int64_t{0}));
   if (of_nothing > 0)
     text += fmt::format(
         "{} of the passed have no valid key in any row: zeros are their right answer, so they show that empty rows are handled and nothing else.\n\n",
         of_nothing);
-  if (!timed.empty()) text += fmt::format("Throughput: {} of {} rows measured.\n\n", timed_passed, timed.size());
+  if (!timed.empty() && !input.only_timed) text += fmt::format("Throughput: {} of {} rows measured.\n\n", timed_passed, timed.size());
   const Common* first = !pairs.empty() ? static_cast<const Common*>(&pairs[0].worst()) : !timed.empty() ? timed[0] : nullptr;
   if (first != nullptr) {
     Table table{{"", ""}, {}};

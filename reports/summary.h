@@ -17,6 +17,7 @@ struct SummaryInput {
   std::map<std::string, std::string> unexpected;  // pair_key -> "expected ...": red whatever the status
   std::string command;                            // how the run was called
   double wall_s = 0;
+  bool only_timed = false;  // pairs were judged beforehand and have no rows of their own: `planned` counts rows that were to be timed
 };
 
 std::string summary_markdown(const SummaryInput& input);

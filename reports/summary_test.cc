@@ -79,6 +79,7 @@ TEST_CASE("throughput stands beside the dense roof; a reproducer cannot close it
   t[1].repro = "smla ``` bench";
   const std::string text = summary_markdown({.throughput = t});
   CHECK_THAT(text, ContainsSubstring("Throughput: 1 of 2 rows measured."));
+  CHECK(summary_markdown({.planned = 3, .throughput = t, .only_timed = true}).starts_with("# 1 / 3 timed: 1 red, 1 not timed\n"));
   CHECK_THAT(text, ContainsSubstring("| 13.25 | 1.2 |  |  | 50.0 |  | 100 | 7.55 | cpu_dense | 42 |"));
   CHECK_THAT(text, ContainsSubstring("**impossible_fast** cheat"));
   CHECK_THAT(text, ContainsSubstring("````\nsmla ``` bench\n````"));

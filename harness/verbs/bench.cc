@@ -14,7 +14,7 @@ int bench_on(const Options& options) {
   const SweepResult checked = sweep_accuracy(job, false);
   if (checked.exit_status() != 0) return print_tail(checked, job), checked.exit_status();
   const BenchResult timed = bench_pairs(job, checked.passed);
-  write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, checked.wall_s + timed.wall_s});
+  write_run_files(job.folder, {job.run.run_id, timed.planned, checked.unexpected, job.start.command, checked.wall_s + timed.wall_s, true});
   return timed.exit_status();
 }
 
