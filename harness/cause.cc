@@ -253,8 +253,9 @@ std::string in_common(const std::vector<Row>& rows, bool of_lse) {
   };
   if (of_lse) {
     const auto [least, most] = range(shifts);
-    const bool constant = most - least<0.1 * std::fabs(most), varied = range(expected).second - range(expected).first> 1e-3;
-    return constant && varied ? fmt::format("it is right but for {:+.2g}", most) : "";
+    const bool constant = most - least < 0.1 * std::fabs(most);
+    const auto [lowest, highest] = range(expected);  // where all are equal, what is off by a constant may be off by a factor
+    return constant && highest > lowest + 1e-3 ? fmt::format("it is right but for {:+.2g}", most) : "";
   }
   if (factors.size() == rows.size()) {
     const auto [least, most] = range(factors);
@@ -295,7 +296,9 @@ class Where {
 
 Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, const OracleBlock* block, std::span<const int64_t> tokens,
                    const CandidateRows& rows) {
-  constexpr size_t kTried = 6;
+  constexpr int32_t kLongest = 4096;  // of lists: each that is looked at takes 5 KiB an entry
+  if (in.c.topk > kLongest) return {};
+  const size_t most_tried = in.c.topk > 1024 ? 2 : 6;
   constexpr double kClear = 12;  // z of an element, or 6 times an lse's share of its limit: what is less may be anything
   Call call(in, judged_by, split);
   struct Found {
@@ -329,11 +332,11 @@ Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, cons
       std::vector<Row> tried;  // the clearest, and some from all over them
       const auto add = [&](const Found& f) { tried.emplace_back(call, f.t, f.h, f.stats, f.out, f.lse); };
       add(*clearest);
-      for (size_t i = 0, n = std::min(kTried, all.size()); i < n; ++i) add(all[i * all.size() / n]);
+      for (size_t i = 0, n = std::min(most_tried, all.size()); i < n; ++i) add(all[i * all.size() / n]);
       text = explain(tried, of_lse);
       if (text.empty()) text = in_common(tried, of_lse);
     }
-    if (text.empty()) text = where[of_lse].text();
+    if (text.empty() && std::ssize(tokens) == in.tokens()) text = where[of_lse].text();
   }
   return causes;
 }
