@@ -119,12 +119,11 @@ std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const s
     if (!matched && glob.find_first_of("*?[") == std::string::npos) {
       std::vector<std::string_view> names;
       for (const Candidate& candidate : all) names.push_back(candidate.info.name);
-      try {
-        throw_unknown_value("--kernel", glob, names.data(), names.size());
-      } catch (const UsageError& unknown) {
-        if (std::any_of(all.begin(), all.end(), [](const Candidate& candidate) { return candidate.info.device == "cuda"; })) throw;
-        throw UsageError(fmt::format("{}. This build has no CUDA: kernels for a GPU are not in it", unknown.what()));
-      }
+      const std::string near = nearest(glob, names.data(), names.size());
+      const bool cuda = std::any_of(all.begin(), all.end(), [](const Candidate& candidate) { return candidate.info.device == "cuda"; });
+      throw UsageError(fmt::format("--kernel: no kernel is called '{}'; {}{}", glob,
+                                   near.empty() ? "smla list kernels shows all" : fmt::format("did you mean '{}'?", near),
+                                   cuda ? "" : ". This build has no CUDA: kernels for a GPU are not in it"));
     }
   }
   for (const Candidate& candidate : all)

@@ -25,6 +25,7 @@ TEST_CASE("a mistake is one line that names the nearest, exit 3, and nothing is 
       {"chekc", "check"},
       {"check --kernell cpu_naive", "--kernel"},
       {"check --kernel cpu_naiv", "cpu_naive"},
+      {"check --kernel nobody", "list kernels"},
       {"check --suite quik", "quick"},
       {"check --checks poisson", "poison"},
       {"check --case 'decode b=1 topkk=3'", "topk"},

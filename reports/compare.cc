@@ -249,12 +249,14 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
 
 std::string interval_method(const std::vector<Comparison>& comparisons, const CompareOptions& options) {
   const auto pairs = std::count_if(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.level.has_value(); });
-  return fmt::format(
-      "intervals: Student's t on log(ratio); {} pairs share a {:g} % chance of one false verdict (Holm), so the level of each, {:g} to {:.4g} %, "
-      "depends "
-      "on the margin, {:g} %, and on the other pairs",
-      pairs, 100 * options.alpha, 100 * (1 - options.alpha), 100 * (1 - options.alpha / static_cast<double>(std::max<int64_t>(1, pairs))),
-      100 * options.margin);
+  std::string text = "intervals: Student's t on log(ratio)";
+  if (pairs <= 1) return text + fmt::format(", {:g} %", 100 * (1 - options.alpha));
+  return text + fmt::format(
+                    "; {} pairs share a {:g} % chance of one false verdict (Holm), so the level of each, {:g} to {:.4g} %, depends on the margin, "
+                    "{:g} %, and on the "
+                    "other pairs",
+                    pairs, 100 * options.alpha, 100 * (1 - options.alpha), 100 * (1 - options.alpha / static_cast<double>(pairs)),
+                    100 * options.margin);
 }
 
 std::vector<GeomeanRow> geomeans(const std::vector<Comparison>& comparisons) {

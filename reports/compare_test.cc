@@ -115,6 +115,7 @@ TEST_CASE("each interval says its level: with others it depends on them and on t
   b.add(1, "k", times(2, 102, 0.01));
   const TimedSet one_a = a.set(), one_b = b.set();
   CHECK(*compare(one_a, one_b)[0].level == Approx(0.95));
+  CHECK(interval_method(compare(one_a, one_b), {}) == "intervals: Student's t on log(ratio), 95 %");
   a.add(2, "k", times(3, 100, 0.001));
   b.add(2, "k", times(4, 110, 0.001));
   const TimedSet two_a = a.set(), two_b = b.set();
