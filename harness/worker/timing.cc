@@ -34,8 +34,7 @@ double median_of(std::vector<double> values) { return values.empty() ? 0 : sprea
 struct LaneTimer::Subject {
   Lane::Work work;
   std::string kernel;
-  bool cold = false;                 // gather: which of its ways is fastest depends on it
-  int way = 0;                       // gather: that one
+  int way = 0;                       // gather: the fastest of its ways, as the lane calls it
   std::unique_ptr<KernelCall> call;  // none for gather and empty
   std::vector<Course*> courses;
   double estimate_us = 0, prepare_us = 0;
@@ -71,9 +70,9 @@ LaneTimer::LaneTimer(const TimeRequest& request, Device& device, int threads, St
     const bool kernel_less = lane.work == Lane::Work::gather || lane.work == Lane::Work::empty;
     const std::string name = kernel_less ? "" : lane.kernel;
     const bool gathers = lane.work == Lane::Work::gather;
-    auto subject = std::find_if(subjects_.begin(), subjects_.end(),
-                                [&](const Subject& s) { return s.work == lane.work && s.kernel == name && (!gathers || s.cold == lane.cold); });
-    if (subject == subjects_.end()) subject = subjects_.insert(subject, Subject{.work = lane.work, .kernel = name, .cold = lane.cold});
+    auto subject =
+        std::find_if(subjects_.begin(), subjects_.end(), [&](const Subject& s) { return !gathers && s.work == lane.work && s.kernel == name; });
+    if (subject == subjects_.end()) subject = subjects_.insert(subject, Subject{.work = lane.work, .kernel = name});
     if (gathers && !selected_.data) {
       const std::vector<int32_t>& slots = in.in.selected;
       const int64_t bytes = 4 * std::ssize(slots);
@@ -131,18 +130,19 @@ PoolRows LaneTimer::selected_rows(const void* kv) const {
           static_cast<int32_t>(in.row_bytes)};
 }
 
-void LaneTimer::choose_way(Subject& subject) {
-  int best = 0;
-  double best_us = std::numeric_limits<double>::infinity();
-  const int ways = device_.gather_ways();
-  for (int64_t run = 0; run < 5; ++run)
-    for (subject.way = 0; subject.way < ways; ++subject.way) {
-      enqueue(subject, replica(run));  // as a sample has it: a way whose code is cold is not a slow way
-      make_cold(subject.cold);
-      const double us = device_.timed_us([&] { enqueue(subject, replica(run)); });
-      if (us < best_us) best_us = us, best = subject.way;
+// The ways are tried as the lane takes its samples, in a graph if it is one: there the slow start of a way is not hidden behind its launch.
+void LaneTimer::choose_way(Course& course) {
+  Subject& subject = course.subject;
+  std::vector<std::unique_ptr<Device::Recording>> recordings(static_cast<size_t>(device_.gather_ways()));
+  std::vector<double> best_us(recordings.size(), std::numeric_limits<double>::infinity());
+  for (int run = 0; run < 5; ++run)
+    for (size_t way = 0; way < recordings.size(); ++way) {
+      subject.way = static_cast<int>(way);
+      if (run == 0 && course.lane.graph) recordings[way] = record(course);
+      best_us[way] = std::min(best_us[way], call_us(course, recordings[way].get(), run));
     }
-  subject.way = best;
+  subject.way = static_cast<int>(std::min_element(best_us.begin(), best_us.end()) - best_us.begin());
+  course.recording = std::move(recordings[static_cast<size_t>(subject.way)]);
 }
 
 void LaneTimer::make_cold(bool cold) {
@@ -181,7 +181,6 @@ void LaneTimer::warm_up(Subject& subject) {
     subject.estimate_us = i < 2 ? us : std::min(subject.estimate_us, us);
   }
   if (subject.work == Lane::Work::kernel && device_.can_record()) must_be_on_the_stream(subject);
-  if (subject.work == Lane::Work::gather) choose_way(subject);
 }
 
 void LaneTimer::must_be_on_the_stream(Subject& subject) {
@@ -202,7 +201,7 @@ void LaneTimer::must_be_on_the_stream(Subject& subject) {
   call.settle("replay", "");
 }
 
-void LaneTimer::record(Course& course) {
+std::unique_ptr<Device::Recording> LaneTimer::record(Course& course) {
   if (!device_.can_record()) throw Ended{Status::skipped, "graph replay needs a GPU"};
   const double estimate_us = course.subject.estimate_us;
   int calls = estimate_us < kShort_us ? kManyCalls : estimate_us < 20 * kShort_us ? 5 : 1;
@@ -216,29 +215,27 @@ void LaneTimer::record(Course& course) {
     if (calls > 1) course.reply.cold_ratio = passed;  // a single one comes behind a flush, as without a graph
   }
   std::string why, error;
-  course.recording = device_.record(
+  auto recording = device_.record(
       [&] {
         for (int i = 0; i < calls && error.empty(); ++i) error = enqueue(course.subject, course.lane.cold ? replica(i) : nullptr);
       },
       why);
   if (!error.empty()) throw Ended{Status::crash, "launch while recorded: " + error};
-  if (!course.recording) throw Ended{Status::fail, "cannot be timed: " + why};
+  if (!recording) throw Ended{Status::fail, "cannot be timed: " + why};
   course.reply.calls_per_sample = calls;
+  return recording;
 }
 
-void LaneTimer::sample(Course& course, int64_t round) {
-  const auto begin = steady_clock::now();
+double LaneTimer::call_us(Course& course, Device::Recording* recording, int64_t round) {
   Subject& subject = course.subject;
-  LaneReply& reply = course.reply;
   std::string error;
-  if (course.closing && subject.call) subject.call->dirty_outputs(OutputFill::nan);
   // The same call before it, so that nobody's time depends on whose code ran last: instruction caches are as full as a second call finds them. Of a
   // long call that is not worth its time.
   if (!course.lane.cold || subject.estimate_us < kLong_us) error = enqueue(subject, replica(round));
   make_cold(course.lane.cold);
   double us = 0;
   if (error.empty()) {
-    if (course.recording) us = device_.timed_us([&] { device_.play(*course.recording); }) / reply.calls_per_sample;
+    if (recording) us = device_.timed_us([&] { device_.play(*recording); }) / course.reply.calls_per_sample;
     else
       us = device_.timed_us([&] {
         const auto host = steady_clock::now();
@@ -248,6 +245,14 @@ void LaneTimer::sample(Course& course, int64_t round) {
   }
   if (subject.call) subject.call->settle("timed launch", error);
   else if (std::string text = device_.synchronize(); !text.empty()) throw DeviceError(text);
+  return us;
+}
+
+void LaneTimer::sample(Course& course, int64_t round) {
+  const auto begin = steady_clock::now();
+  LaneReply& reply = course.reply;
+  if (course.closing && course.subject.call) course.subject.call->dirty_outputs(OutputFill::nan);
+  const double us = call_us(course, course.recording.get(), round);
   const Conditions now = device_.conditions();
   reply.time_us.push_back(us);
   reply.round.push_back(round);
@@ -268,7 +273,8 @@ void LaneTimer::run() {
     if (!alive(course)) continue;
     if (course.lane.cold) course.reply.cold_ratio = static_cast<double>(flush_bytes_) / static_cast<double>(device_.last_level_cache_bytes());
     guarded({&course}, [&] {
-      if (course.lane.graph) record(course);
+      if (course.subject.work == Lane::Work::gather) choose_way(course);
+      else if (course.lane.graph) course.recording = record(course);
     });
     if (alive(course)) order.push_back(&course);
   }

@@ -27,11 +27,13 @@ class LaneTimer {
   struct Course;
   void warm_up(Subject& subject);
   void must_be_on_the_stream(Subject& subject);
-  void record(Course& course);
+  std::unique_ptr<Device::Recording> record(Course& course);
+  /// One call of the lane, as it is launched or as it was recorded.
+  double call_us(Course& course, Device::Recording* recording, int64_t round);
   void sample(Course& course, int64_t round);
   std::string enqueue(Subject& subject, const void* kv);
   PoolRows selected_rows(const void* kv) const;
-  void choose_way(Subject& subject);  // of gathering
+  void choose_way(Course& course);  // of gathering
   void make_cold(bool cold);
   /// As many copies of the pool as asked for, or as fit: how many there are.
   int64_t have_replicas(int64_t count);
