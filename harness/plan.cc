@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/exit_status.h"
+#include "kernels/registry.h"
 #include "reports/text.h"
 
 namespace smla {
@@ -111,6 +112,12 @@ std::vector<PlannedCase> plan_cases(const Options& options) {
   return plan;
 }
 
+const char* without_cuda() {
+  const auto all = kernels();
+  const bool any = std::any_of(all.begin(), all.end(), [](const KernelEntry& entry) { return entry.kernel->device != SMLA_DEVICE_CPU; });
+  return any ? "" : ": this build has no CUDA, kernels for a GPU are not in it";
+}
+
 std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const std::vector<std::string>& globs) {
   std::vector<Candidate> chosen;
   for (const std::string& glob : globs) {
@@ -120,10 +127,9 @@ std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const s
       std::vector<std::string_view> names;
       for (const Candidate& candidate : all) names.push_back(candidate.info.name);
       const std::string near = nearest(glob, names.data(), names.size());
-      const bool cuda = std::any_of(all.begin(), all.end(), [](const Candidate& candidate) { return candidate.info.device == "cuda"; });
-      throw UsageError(fmt::format("--kernel: no kernel is called '{}'; {}{}", glob,
-                                   near.empty() ? "smla list kernels shows all" : fmt::format("did you mean '{}'?", near),
-                                   cuda ? "" : ". This build has no CUDA: kernels for a GPU are not in it"));
+      throw UsageError(
+          fmt::format("--kernel: no kernel is called '{}'; {}", glob,
+                      near.empty() ? fmt::format("smla list kernels shows all{}", without_cuda()) : fmt::format("did you mean '{}'?", near)));
     }
   }
   for (const Candidate& candidate : all)
@@ -132,7 +138,7 @@ std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const s
         chosen.push_back(candidate);
         break;
       }
-  if (chosen.empty()) throw NothingMatched("no kernel matches --kernel (smla list kernels)");
+  if (chosen.empty()) throw NothingMatched(fmt::format("no kernel matches --kernel (smla list kernels){}", without_cuda()));
   return chosen;
 }
 

@@ -29,6 +29,9 @@ struct PlannedCase {
 /// Throws UsageError for bad text, NothingMatched if no case is left.
 std::vector<PlannedCase> plan_cases(const Options& options);
 
+/// What is said beside a kernel that is not here, and may be one for a GPU. Empty: kernels for a GPU are in this build.
+const char* without_cuda();
+
 /// Kernels that match any --kernel glob; without one, `defaults` decides. A plain name that no kernel has throws UsageError naming the nearest;
 /// globs that match nothing throw NothingMatched.
 std::vector<Candidate> choose_kernels(const std::vector<Candidate>& all, const std::vector<std::string>& globs);

@@ -47,6 +47,14 @@ expect 'unknown verb' 3 "'chekc'.*'check'" "$smla chekc"
 expect 'unknown flag' 3 "'--kernell'.*'--kernel'" "$smla check --kernell cpu_naive --out out"
 expect 'unknown suite' 3 "'quik'.*'quick'" "$smla check --suite quik --out out"
 expect 'unknown kernel' 3 "'cpu_naiv'.*'cpu_naive'" "$smla check --kernel cpu_naiv --out out"
+if ! "$smla" list kernels | grep ' cuda ' >/dev/null; then  # read to its end, or the pipe breaks
+  expect 'a GPU kernel in a build without CUDA' 3 "'sparse_mma'.*this build has no CUDA" "$smla check --kernel sparse_mma --out out"
+  expect 'defects of GPU kernels in a build without CUDA' 4 'this build has no CUDA' "$smla selftest --which --kernel 'mut_gpu_*' --out out"
+  expect 'a GPU architecture in a build without CUDA' 4 'this build has no CUDA' "$smla list support --arch sm_90"
+elif [ ! -e /dev/nvidiactl ]; then
+  expect 'a GPU kernel without a GPU' 5 "'sparse_mma' needs a GPU" "$smla check --kernel sparse_mma --out out"
+  expect 'defects of GPU kernels without a GPU' 5 "'mut_gpu_missing_barrier' needs a GPU" "$smla selftest --which --kernel 'mut_gpu_*' --out out"
+fi
 expect 'unknown check' 3 "'poisson'.*'poison'" "$smla check --checks poisson --out out"
 expect 'unknown key' 3 "'topkk'.*'topk'" "$smla check --case 'decode b=1 topkk=3' --out out"
 expect 'unknown value' 3 "kv_format.*'fp8_565'.*'fp8_656'" "$smla check --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 kv_format=fp8_565' --out out"

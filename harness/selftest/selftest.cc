@@ -158,7 +158,7 @@ std::vector<Planted> planted_kernels(const std::vector<std::string>& globs) {
       planted.back().exempt = exempt[kernel->name];
       planted.back().alone = group == KernelGroup::fake;
     }
-  if (planted.empty()) throw NothingMatched("no planted defect matches --kernel (smla list mutants)");
+  if (planted.empty()) throw NothingMatched(fmt::format("no planted defect matches --kernel (smla list mutants){}", without_cuda()));
   return planted;
 }
 

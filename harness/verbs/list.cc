@@ -103,7 +103,7 @@ void list_support(const Options& options) {
   Session session(options);
   const int cc = options.arch.empty() ? 0 : find_arch(options.arch).cc;
   const std::vector<Candidate> kernels = cc ? session.chosen(true) : session.chosen();
-  if (kernels.empty()) throw NothingMatched("--arch: this build has no CUDA: kernels for a GPU are not in it");
+  if (kernels.empty()) throw NothingMatched(fmt::format("--arch{}", without_cuda()));
   std::map<std::string, std::map<std::string, int>> sums;  // kernel, then "supported" or the reason
   for (const PlannedCase& planned : plan_cases(options)) {
     if (const std::string why = too_large(planned.c()); !why.empty()) throw CannotStart(fmt::format("'{}': {}", to_line(planned.c()), why));
