@@ -103,7 +103,7 @@ void same_reports(const std::string& got, const std::string& want) {
   std::map<std::string, int> runs;
   for (const AccuracyRow& row : read_report<AccuracyRow>(got + kArch + "/accuracy.csv").rows) ++runs[row.run_id];
   CHECK(runs.size() == 1);
-  CHECK(runs.begin()->first == env_of(got).at("run_id"));
+  CHECK(runs.begin()->first == env_of(got).at("run_id").get<std::string>());
 }
 
 /// Each sample stands in samples.csv once, and a pair has samples exactly if it has a row that was timed.

@@ -70,15 +70,25 @@ std::string device(const ThroughputRow& row) {
                      row.power_limit_w ? fmt::format("{:g} W", *row.power_limit_w) : "unknown", row.ecc ? (*row.ecc ? "on" : "off") : "unknown");
 }
 
-std::string conditions_note(const ThroughputRow& a, const ThroughputRow& b) {
-  if (std::fabs(a.power_capped_frac.value_or(0) - b.power_capped_frac.value_or(0)) > kPowerStateShift)
-    return fmt::format("another power state: {:.0f} % and {:.0f} % of the samples were power capped", 100 * a.power_capped_frac.value_or(0),
-                       100 * b.power_capped_frac.value_or(0));
+/// What else than the kernels differs, and which way that can shift the ratio: a power cap and a longer launch only make slower.
+void note_conditions(Comparison& c) {
+  const ThroughputRow &a = *c.a, &b = *c.b;
+  std::vector<std::string> notes;
+  const double capped_a = a.power_capped_frac.value_or(0), capped_b = b.power_capped_frac.value_or(0);
+  if (std::fabs(capped_a - capped_b) > kPowerStateShift) {
+    notes.push_back(fmt::format("another power state: {:.0f} % and {:.0f} % of the samples were power capped", 100 * capped_a, 100 * capped_b));
+    (capped_b > capped_a ? c.may_seem_slower : c.may_seem_faster) = true;
+  }
   if (a.launch_floor_us && b.launch_floor_us &&
-      std::fabs(*a.launch_floor_us - *b.launch_floor_us) > std::max(kLaunchShift_us, kLaunchShare * *a.time_us_median))
-    return fmt::format("another launch: an empty one took {:.3g} and {:.3g} us", *a.launch_floor_us, *b.launch_floor_us);
-  if (a.clocks_locked.value_or(false) != b.clocks_locked.value_or(false)) return "another power state: clocks locked in one of the two";
-  return "";
+      std::fabs(*a.launch_floor_us - *b.launch_floor_us) > std::max(kLaunchShift_us, kLaunchShare * *a.time_us_median)) {
+    notes.push_back(fmt::format("another launch: an empty one took {:.3g} and {:.3g} us", *a.launch_floor_us, *b.launch_floor_us));
+    (*b.launch_floor_us > *a.launch_floor_us ? c.may_seem_slower : c.may_seem_faster) = true;
+  }
+  if (a.clocks_locked.value_or(false) != b.clocks_locked.value_or(false)) {
+    notes.push_back("another power state: clocks locked in one of the two");
+    c.may_seem_slower = c.may_seem_faster = true;
+  }
+  c.note = fmt::format("{}", fmt::join(notes, "; "));
 }
 
 /// Fills ratio, noise and notes of a matched pair. The verdict comes once the whole sweep is known.
@@ -88,7 +98,7 @@ void measure(Comparison& c, const TimedSet& a, const TimedSet& b, const CompareO
                                  device(*c.b), b.report.origin));
   c.ratio = *c.b->time_us_median / *c.a->time_us_median;
   const Noise noise_a = noise_of(a, *c.a, options.resamples), noise_b = noise_of(b, *c.b, options.resamples);
-  c.note = conditions_note(*c.a, *c.b);
+  note_conditions(c);
   if (const int64_t least = std::min(noise_a.samples, noise_b.samples); least < kMinSamples)
     c.note = fmt::format("{} samples are too few for an interval", least);
   else if (noise_a.from.empty() || noise_b.from.empty()) c.note = "neither samples nor quartiles: no interval";
@@ -237,12 +247,11 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
     c.ratio_lo = *c.ratio * std::exp(-reach);
     c.ratio_hi = *c.ratio * std::exp(reach);
     c.detectable = (1 + options.margin) * std::exp((z + kPowerZ) * c.log_error) - 1;
-    if (!c.note.empty()) continue;  // other conditions
     const double above = 1 + options.margin, alike = 1 + std::max(options.margin, options.same);
-    c.verdict = *c.ratio_lo > above                                ? Verdict::slower
-                : *c.ratio_hi < 1 / above                          ? Verdict::faster
-                : *c.ratio_lo >= 1 / alike && *c.ratio_hi <= alike ? Verdict::same
-                                                                   : Verdict::ambiguous;
+    c.verdict = *c.ratio_lo > above       ? c.may_seem_slower ? Verdict::ambiguous : Verdict::slower
+                : *c.ratio_hi < 1 / above ? c.may_seem_faster ? Verdict::ambiguous : Verdict::faster
+                : *c.ratio_lo >= 1 / alike && *c.ratio_hi <= alike && !c.may_seem_slower && !c.may_seem_faster ? Verdict::same
+                                                                                                               : Verdict::ambiguous;
   }
   return all;
 }

@@ -48,15 +48,17 @@ struct Comparison {
   double dof = 0;              // degrees of freedom of that error: those of the side with fewer rounds (or samples)
   Measure detectable;          // the least slowdown, as a fraction, that would have been called slower with 80 % power
   std::string interval_from;   // samples, quartiles, or "" where there is none; with the reason where samples were there and not used
+  bool may_seem_slower = false, may_seem_faster = false;  // by what else differs than the kernels; the note says what
   std::string note;
   const ThroughputRow& any() const { return b != nullptr ? *b : *a; }
 };
 
 /// Rows match on (case_id, kernel, timing, cache). Throws UsageError naming both rows where two that match come from another device, power limit or
-/// ECC. A pair measured in another power state or with another launch time, or with fewer than 5 samples, is ambiguous. Interval: log ratio +- t *
-/// log_error, t by Student's distribution at the pair's Holm level; log_error by a seeded bootstrap of the medians from samples.csv, else from the
-/// quartiles, and between two runs what runs differ by beyond that. slower / faster: the interval lies beyond the margin. same: it lies within.
-/// ambiguous: neither, measure again. Pointers into the sets. Order: as in `a`, then what only `b` has.
+/// ECC. A pair with fewer than 5 samples is ambiguous; so is one whose difference another power state or a longer launch can explain (a baseline that
+/// was power capped does not excuse a slower run). Interval: log ratio +- t * log_error, t by Student's distribution at the pair's Holm level;
+/// log_error by a seeded bootstrap of the medians from samples.csv, else from the quartiles, and between two runs what runs differ by beyond that.
+/// slower / faster: the interval lies beyond the margin. same: it lies within. ambiguous: neither, measure again. Pointers into the sets. Order: as
+/// in `a`, then what only `b` has.
 std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const CompareOptions& options = {});
 
 /// One line: what the intervals of such a comparison are, and why another margin gives others.

@@ -222,6 +222,20 @@ TEST_CASE("what cannot be compared is not") {
   CHECK(with([](ThroughputRow& r) { r.clocks_locked = true; }).verdict == Verdict::ambiguous);
   CHECK(with([](ThroughputRow& r) { r.power_capped_frac = 0.1; }).verdict == Verdict::slower);
 
+  // A cap and a long launch only make slower: they excuse the side that has them, not the other.
+  Run hot = a, fast{.id = "fast"}, alike{.id = "alike"};
+  hot.rows.rows[0].power_capped_frac = 0.9;
+  hot.rows.rows[0].launch_floor_us = 4.5;
+  fast.add(1, "k", times(2, 90, 0.01));
+  alike.add(1, "k", times(2, 100, 0.01));
+  const TimedSet set_hot = hot.set(), set_b = b.set(), set_fast = fast.set(), set_alike = alike.set();
+  const Comparison slower = compare(set_hot, set_b)[0];
+  CHECK(slower.verdict == Verdict::slower);
+  CHECK_THAT(slower.note, ContainsSubstring("90 % and 0 % of the samples were power capped"));
+  CHECK(compare(set_a, set_fast)[0].verdict == Verdict::faster);
+  CHECK(compare(set_hot, set_fast)[0].verdict == Verdict::ambiguous);
+  CHECK(compare(set_hot, set_alike)[0].verdict == Verdict::ambiguous);
+
   Run one{.id = "one"};
   one.add(1, "k", {150});
   const TimedSet set_one = one.set();
