@@ -212,7 +212,9 @@ std::vector<Cause> table() {
           [](const Row& row, double right) { return row.call.contract.lse_base == LseBase::two ? right * std::numbers::ln2 : kNone; });
   all.lse("it counted the sink", [](const Row& row, double right) {
     const double top = std::max(right, row.right.sink);
-    return row.call.contract.sink_in_lse ? kNone : std::isinf(top) ? top : top + std::log1p(std::exp(std::min(right, row.right.sink) - top));
+    return row.call.contract.sink_in_lse || row.keys().n == 0 ? kNone
+           : std::isinf(top)                                  ? top
+                                                              : top + std::log1p(std::exp(std::min(right, row.right.sink) - top));
   });
   static constexpr auto kLargest = [](const Row& row) { return row.keys().n > 0 ? row.right.x.head(row.keys().n).maxCoeff() : kNone; };
   all.lse("it were the largest score", [](const Row& row, double) { return kLargest(row); });
@@ -299,7 +301,7 @@ Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, cons
   constexpr int32_t kLongest = 4096;  // of lists: each that is looked at takes 5 KiB an entry
   if (in.c.topk > kLongest) return {};
   const size_t most_tried = in.c.topk > 1024 ? 2 : 6;
-  constexpr double kClear = 12;  // z of an element, or 6 times an lse's share of its limit: what is less may be anything
+  constexpr double kClear = 12;  // z of an element, or twice an lse's share of its limit: less may be anything
   Call call(in, judged_by, split);
   struct Found {
     int64_t t;
@@ -325,15 +327,15 @@ Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, cons
   Causes causes;
   for (const bool of_lse : {false, true}) {
     const std::vector<Found>& all = wrong[of_lse];
-    const auto clear = [&](const Found& f) { return of_lse ? 6 * f.stats.lse_ratio : f.stats.n_nonfinite_mismatch > 0 ? kInf : f.stats.z_max; };
+    const auto clear = [&](const Found& f) { return of_lse ? 2 * f.stats.lse_ratio : f.stats.n_nonfinite_mismatch > 0 ? kInf : f.stats.z_max; };
     const auto clearest = std::max_element(all.begin(), all.end(), [&](const Found& a, const Found& b) { return clear(a) < clear(b); });
     std::string& text = of_lse ? causes.lse : causes.out;
-    if (all.size() >= 2 && clear(*clearest) >= kClear) {
+    if (all.size() >= 2 && clear(*clearest) >= kClear / 3) {
       std::vector<Row> tried;  // the clearest, and some from all over them
       const auto add = [&](const Found& f) { tried.emplace_back(call, f.t, f.h, f.stats, f.out, f.lse); };
       add(*clearest);
       for (size_t i = 0, n = std::min(most_tried, all.size()); i < n; ++i) add(all[i * all.size() / n]);
-      text = explain(tried, of_lse);
+      if (clear(*clearest) >= kClear) text = explain(tried, of_lse);
       if (text.empty()) text = in_common(tried, of_lse);
     }
     if (text.empty() && std::ssize(tokens) == in.tokens()) text = where[of_lse].text();

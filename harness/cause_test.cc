@@ -122,6 +122,14 @@ TEST_CASE("a defect that is not in the table gets no cause") {
     }
 }
 
+TEST_CASE("an lse that is hardly beyond its limit, or of a row without a key, is not explained by chance") {
+  const std::string empty = "decode b=5 s_q=1 h_q=8 s_kv=500 topk=190 pattern=padded sink=pinf";
+  CHECK_THAT(causes_of("mut_empty_lse_plus_inf", empty).lse, !ContainsSubstring("as if"));
+  for (const char* line : {"decode b=9 s_q=1 h_q=8 s_kv=700 topk=192 kv_format=fp8_656 topk_length=1 pattern=stale_tail",
+                           "decode b=1 s_q=1 h_q=8 s_kv=32768 topk=2048 kv_format=fp8_656 pattern=sink_and_recent"})
+    CHECK_THAT(causes_of("mut_lse_biased", line).lse, !ContainsSubstring("as if"));
+}
+
 TEST_CASE("what is right has no cause") {
   for (const char* kernel : {"cpu_naive", "cpu_split", "cpu_virtual_block_table"})
     for (const std::string& line : {kPlain, kFp8, kSink, kTwice, kNeedle, kEmpty}) {
