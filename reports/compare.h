@@ -41,21 +41,21 @@ struct Comparison {
   const ThroughputRow* a = nullptr;  // null: new
   const ThroughputRow* b = nullptr;  // null: missing
   Verdict verdict = Verdict::ambiguous;
-  Measure ratio;               // time of b over time of a: over 1 is slower
-  Measure ratio_lo, ratio_hi;  // at this test's Holm level ...
-  Measure level;               // ... which is, as a fraction: 0.95 for a pair alone, more for one of many
-  double log_error = 0;        // standard error of log(ratio): what an A/A comparison of these two would show
-  double dof = 0;              // degrees of freedom of that error: those of the side with fewer rounds (or samples)
-  Measure detectable;          // the least slowdown, as a fraction, that would have been called slower with 80 % power
-  std::string interval_from;   // samples, quartiles, or "" where there is none; with the reason where samples were there and not used
-  bool may_seem_slower = false, may_seem_faster = false;  // by what else differs than the kernels; the note says what
+  Measure ratio;                              // time of b over time of a: over 1 is slower
+  Measure ratio_lo, ratio_hi;                 // at this test's Holm level ...
+  Measure level;                              // ... which is, as a fraction: 0.95 for a pair alone, more for one of many
+  double log_error = 0;                       // standard error of log(ratio): what an A/A comparison of these two would show
+  double dof = 0;                             // degrees of freedom of that error: those of the side with fewer rounds (or samples)
+  Measure detectable;                         // the least slowdown, as a fraction, that would have been called slower with 80 % power
+  std::string interval_from;                  // samples, quartiles, or "" where there is none; with the reason where samples were there and not used
+  double seems_slower = 1, seems_faster = 1;  // what else differs than the kernels can shift the ratio by these factors; the note says what
   std::string note;
   const ThroughputRow& any() const { return b != nullptr ? *b : *a; }
 };
 
 /// Rows match on (case_id, kernel, timing, cache). Throws UsageError naming both rows where two that match come from another device, power limit or
-/// ECC. A pair with fewer than 5 samples is ambiguous; so is one whose difference another power state or a longer launch can explain (a baseline that
-/// was power capped does not excuse a slower run). Interval: log ratio +- t * log_error, t by Student's distribution at the pair's Holm level;
+/// ECC. A pair with fewer than 5 samples is ambiguous; so is one whose difference another clock or a longer launch can explain (a lower clock of
+/// the baseline does not excuse a slower run). Interval: log ratio +- t * log_error, t by Student's distribution at the pair's Holm level;
 /// log_error by a seeded bootstrap of the medians from samples.csv, else from the quartiles, and between two runs what runs differ by beyond that.
 /// slower / faster: the interval lies beyond the margin. same: it lies within. ambiguous: neither, measure again. Pointers into the sets. Order: as
 /// in `a`, then what only `b` has.

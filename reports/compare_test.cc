@@ -201,6 +201,7 @@ TEST_CASE("what cannot be compared is not") {
   a.add(1, "k", times(1, 100, 0.01));
   b.add(1, "k", times(2, 110, 0.01));
   a.rows.rows[0].launch_floor_us = 2.8;
+  a.rows.rows[0].sm_clock_mhz_median = 1980;
   const TimedSet set_a = a.set();
   const auto with = [&](auto change) {
     Run other = b;
@@ -212,28 +213,39 @@ TEST_CASE("what cannot be compared is not") {
                     ContainsSubstring("was measured on Card (sm_90, power limit 700 W, ECC unknown)"));
   CHECK_THROWS_AS(with([](ThroughputRow& r) { r.power_limit_w = 450; }), UsageError);
   CHECK_THROWS_AS(with([](ThroughputRow& r) { r.ecc = true; }), UsageError);
-  const Comparison capped = with([](ThroughputRow& r) { r.power_capped_frac = 0.9; });
-  CHECK(capped.verdict == Verdict::ambiguous);
-  CHECK_THAT(capped.note, ContainsSubstring("0 % and 90 % of the samples were power capped"));
-  const Comparison elsewhere = with([](ThroughputRow& r) { r.launch_floor_us = 4.5; });
-  CHECK(elsewhere.verdict == Verdict::ambiguous);
-  CHECK_THAT(elsewhere.note, ContainsSubstring("another launch: an empty one took 2.8 and 4.5 us"));
-  CHECK(with([](ThroughputRow& r) { r.launch_floor_us = 3.7; }).verdict == Verdict::slower);  // of 100 us it is under 1 %
+  const Comparison slow_clock = with([](ThroughputRow& r) { r.sm_clock_mhz_median = 1890, r.power_capped_frac = 0.9; });
+  CHECK(slow_clock.verdict == Verdict::ambiguous);
+  CHECK_THAT(slow_clock.note, ContainsSubstring("another clock: 1980 and 1890 MHz; 0 % and 90 % of the samples were power capped"));
+  CHECK(with([](ThroughputRow& r) { r.sm_clock_mhz_median = 1950; }).verdict == Verdict::slower);  // explains 5 of 10 %
+  CHECK(with([](ThroughputRow& r) { r.sm_clock_mhz_median = 1965, r.power_capped_frac = 0.9; }).note.empty());
+  const auto short_call = [&](double launch_us) {
+    Run before{.id = "a"}, after{.id = "b"};
+    before.add(1, "k", times(1, 10, 0.01));
+    after.add(1, "k", times(2, 12, 0.01));
+    before.rows.rows[0].launch_floor_us = 2.8, after.rows.rows[0].launch_floor_us = launch_us;
+    const TimedSet was = before.set(), is = after.set();
+    return compare(was, is)[0];
+  };
+  CHECK(short_call(4.5).verdict == Verdict::ambiguous);
+  CHECK_THAT(short_call(4.5).note, ContainsSubstring("another launch: an empty one took 2.8 and 4.5 us"));
+  CHECK(short_call(3.2).note.empty());
+  CHECK(short_call(1.1).verdict == Verdict::slower);                            // a shorter one explains nothing
+  CHECK(with([](ThroughputRow& r) { r.launch_floor_us = 3.7; }).note.empty());  // of 100 us it is under 1 %
   CHECK(with([](ThroughputRow& r) { r.clocks_locked = true; }).verdict == Verdict::ambiguous);
-  CHECK(with([](ThroughputRow& r) { r.power_capped_frac = 0.1; }).verdict == Verdict::slower);
 
-  // A cap and a long launch only make slower: they excuse the side that has them, not the other.
+  // A lower clock excuses the side that has it, not the other.
   Run hot = a, fast{.id = "fast"}, alike{.id = "alike"};
-  hot.rows.rows[0].power_capped_frac = 0.9;
-  hot.rows.rows[0].launch_floor_us = 4.5;
+  hot.rows.rows[0].sm_clock_mhz_median = 1890;
   fast.add(1, "k", times(2, 90, 0.01));
   alike.add(1, "k", times(2, 100, 0.01));
+  for (Run* run : {&b, &fast, &alike}) run->rows.rows[0].sm_clock_mhz_median = 1980;
   const TimedSet set_hot = hot.set(), set_b = b.set(), set_fast = fast.set(), set_alike = alike.set();
   const Comparison slower = compare(set_hot, set_b)[0];
   CHECK(slower.verdict == Verdict::slower);
-  CHECK_THAT(slower.note, ContainsSubstring("90 % and 0 % of the samples were power capped"));
+  CHECK_THAT(slower.note, ContainsSubstring("another clock: 1890 and 1980 MHz"));
   CHECK(compare(set_a, set_fast)[0].verdict == Verdict::faster);
   CHECK(compare(set_hot, set_fast)[0].verdict == Verdict::ambiguous);
+  CHECK(compare(set_a, set_alike)[0].verdict == Verdict::same);
   CHECK(compare(set_hot, set_alike)[0].verdict == Verdict::ambiguous);
 
   Run one{.id = "one"};

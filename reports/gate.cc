@@ -135,7 +135,7 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
                                  *c.b->time_us_median, *c.ratio, *c.a->time_us_median, 100 * *c.level, *c.ratio_lo, *c.ratio_hi, c.interval_from)
                    : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
     if (loses(c, options)) ++result.times_slower, ledger.red(Rule::slower, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
-    else if (!c.may_seem_faster && c.ratio_hi && *c.ratio_hi <= 1 + options.max_loss) ++result.times_same_or_faster;
+    else if (c.ratio_hi && *c.ratio_hi * c.seems_faster <= 1 + options.max_loss) ++result.times_same_or_faster;
     else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
   }
   if (detectable.empty()) return;
