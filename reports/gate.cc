@@ -64,8 +64,8 @@ struct Ledger {
     }
     findings.push_back(std::move(finding));
   }
-  void report(Rule rule, const Common& row, const std::string& text, const std::string& repro = "") {
-    findings.push_back({rule, Finding::Level::report, to_line(row.c), row.kernel, text, repro});
+  void report(Rule rule, const Common& row, const std::string& text, const std::string& repro = "", double ratio = 0) {
+    findings.push_back({rule, Finding::Level::report, to_line(row.c), row.kernel, text, repro, ratio});
   }
 };
 
@@ -136,7 +136,7 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
                    : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
     if (loses(c, options)) ++result.times_slower, ledger.red(Rule::slower, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
     else if (c.ratio_hi && *c.ratio_hi * c.seems_faster <= 1 + options.max_loss) ++result.times_same_or_faster;
-    else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
+    else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro, *c.ratio);
   }
   if (detectable.empty()) return;
   result.detectable_median = median(detectable);
@@ -293,17 +293,30 @@ std::string gate_markdown(const GateResult& result) {
                         100 * result.detectable_median, 100 * result.detectable_max);
     text += result.intervals + ".\n";
   }
+  // Of times that cannot be told those come first that look slowest; who wants all finds them in the JUnit file.
+  static constexpr size_t kMostUndecided = 20;
+  std::vector<double> undecided;
+  for (const Finding& f : result.findings)
+    if (f.rule == Rule::ambiguous) undecided.push_back(f.ratio);
+  std::sort(undecided.rbegin(), undecided.rend());
+  const double least = undecided.size() > kMostUndecided ? undecided[kMostUndecided - 1] : 0;
   static constexpr const char* kTitles[] = {"Red", "Known issues", "Reported"};
   for (int level = 0; level < 3; ++level) {
     Table table{{"rule", "kernel", "case", "what"}, {}};
     std::string reproducers;
+    size_t left_out = 0;
     for (const Finding& f : result.findings) {
       if (static_cast<int>(f.level) != level) continue;
+      if (f.rule == Rule::ambiguous && f.ratio < least) {
+        ++left_out;
+        continue;
+      }
       table.add({std::string(name_of(f.rule)), f.kernel, f.case_line, f.text});
       if (level == 0 && !f.repro.empty() && reproducers.find(f.repro + "\n") == reproducers.npos) reproducers += clean_text(f.repro) + "\n";
     }
     if (table.rows.empty()) continue;
     text += fmt::format("\n## {}\n\n{}", kTitles[level], table.markdown());
+    if (left_out > 0) text += fmt::format("\nAnd {} more `ambiguous`, each below {:.4g} of its baseline's time.\n", left_out, least);
     if (!reproducers.empty()) text += "\n```sh\n" + reproducers + "```\n";
   }
   if (const Table means = geomean_table(result.means); !means.rows.empty()) text += "\n## Time over the baseline's\n\n" + means.markdown();

@@ -49,6 +49,7 @@ struct Finding {
   Rule rule = Rule::not_passed;
   Level level = Level::red;
   std::string case_line, kernel, text, repro;
+  double ratio = 0;  // ambiguous: time over the baseline's
 };
 
 /// Whether the loss is beyond what is allowed and beyond noise: red. The comparison's margin is max_loss.

@@ -190,6 +190,18 @@ TEST_CASE("throughput: red beyond the allowed loss and beyond noise") {
     sides.new_times = {timing(1, "k", 102), timing(2, "k", 60)};
     CHECK(sides().findings.empty());
   }
+  SECTION("of many that cannot be told the slowest are shown") {
+    sides.old_times.clear(), sides.new_times.clear();
+    for (int i = 0; i < 30; ++i) {
+      sides.old_times.push_back(timing(i + 1, "k", 100, 0.3));
+      sides.new_times.push_back(timing(i + 1, "k", 100 + 0.1 * i, 0.3));
+    }
+    CHECK(sides().findings.size() == 30);
+    const std::string text = gate_markdown(sides());
+    CHECK_THAT(text, ContainsSubstring("102.9 µs") && ContainsSubstring("101 µs") && !ContainsSubstring("100.9 µs"));
+    CHECK_THAT(text, ContainsSubstring("And 10 more `ambiguous`, each below 1.01 of its baseline's time."));
+    CHECK(gate_junit(sides()).size() == 31);
+  }
   SECTION("5 % slower in 30 % of noise: cannot be told, and how much could have been") {
     sides.old_times = {timing(1, "k", 100, 0.3)};
     sides.new_times = {timing(1, "k", 105, 0.3)};
