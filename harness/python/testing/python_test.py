@@ -87,7 +87,7 @@ class Worker(InFolder):
     def test_a_mistake_is_one_line_and_exit_3(self):
         broken = HERE / "broken.py"
         for spec, told in ((f"{broken}:unknown_parameter", "sm_scale"), (f"{broken}:takes_no_q", "takes no 'q'"), (f"{broken}:not_there", "not_there"),
-                           ("nowhere.py:f", "nowhere.py is not there"), ("nowhere", "FILE.py:FUNCTION"), (f"{broken}:raises lse_bas=two", "lse_base"),
+                           ("nowhere.py:f", "nowhere.py is not there"), ("nowhere", "FILE.py:FUNCTION"), (f"{broken}:raises arrays=tensor lse_bas=two", "lse_base"),
                            (f"{broken}:raises device=gpu", "device"), (f"{broken}:raises arrays=tensor name=cpu_naive", "cpu_naive"),
                            (f"{broken}:raises arrays=tensors", "tensor"), (f"{broken}:HERE", "HERE")):
             with self.subTest(spec):
