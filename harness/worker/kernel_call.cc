@@ -151,7 +151,9 @@ void KernelCall::dirty_outputs(OutputFill fill) {
 
 void KernelCall::dirty_workspace(int launch_index, OutputFill fill) {
   const Doing note(Activity::fill);
-  if (launch_index == 0) device.fill(workspace_.data, workspace_.bytes / 2 * 2, word_of(fill));
+  constexpr uint16_t kOtherNan = 0x7fe6;
+  const uint16_t word = fill == OutputFill::nan ? kOtherNan : word_of(fill == OutputFill::ones ? OutputFill::huge : OutputFill::ones);
+  if (launch_index == 0) device.fill(workspace_.data, workspace_.bytes / 2 * 2, word);
   else device.fill_random(workspace_.data, workspace_.bytes, static_cast<uint64_t>(launch_index));
 }
 

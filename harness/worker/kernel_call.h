@@ -20,6 +20,7 @@ struct Ended {
 /// The word that a fill repeats. No right answer holds any of the three: two are NaN (neither the one that x86 makes nor CUDA's), and the third is
 /// beyond every convex combination of cached values and every lse. So an element that still consists of its fill was not written, and one fill is
 /// enough to know.
+/// In outputs.
 constexpr uint16_t word_of(OutputFill fill) { return fill == OutputFill::nan ? 0x7fd5 : fill == OutputFill::ones ? 0xffff : 0x7bff; }
 
 /// Asks `supports` and `contract`. Ended{unsupported, reason} if the kernel declines.
@@ -43,7 +44,8 @@ class KernelCall {
   void stage(StagedInputs& inputs);
 
   void dirty_outputs(OutputFill fill);
-  /// Launch 0 finds the fill in its workspace, later ones random bytes.
+  /// Launch 0 finds another fill in its workspace than in its outputs, so that what it reads there and passes on does not look like an output that
+  /// was never written. Later launches find random bytes.
   void dirty_workspace(int launch, OutputFill fill);
   /// Each waits for the device. Ended{crash | oom} with the kernel's own text, what it threw, or the device's error.
   void prepare(const StagedInputs& inputs, const std::string& stage);
