@@ -175,6 +175,7 @@ bool parse_flags(SelftestFlags& asked, Options& options, int argc, char** argv) 
   flags.flag("--which", asked.which, "only tell the case, and the check, that exposes each planted defect");
   flags.flag("--rules", asked.rules, "only compare the acceptance rules of other projects with this one, on the same kernels and cases");
   add_checks(flags, options);
+  flags.flag("--causes", options.causes, "also look for what wrong rows look like, as check does; takes several times as long");
   flags.count("--jobs", asked.jobs, 1, "questions at a time", "one a core; with a GPU 1");
   flags.count("--pairs", asked.pairs, 1, "so many (case, seed) of healthy kernels");
   add_cases(flags, options);
@@ -186,9 +187,9 @@ bool parse_flags(SelftestFlags& asked, Options& options, int argc, char** argv) 
   add_out(flags, options);
   add_progress(flags, options);
   if (!flags.parse(argc, argv)) return false;
-  flags.excludes("--quick", {"--which", "--rules", "--pairs"}, "asks a planted defect until something notices it");
-  flags.excludes("--which", {"--rules", "--pairs"}, "tells who notices each planted defect");
-  flags.excludes("--rules", {"--pairs"}, "compares rules");
+  flags.excludes("--quick", {"--which", "--rules", "--pairs", "--causes"}, "asks a planted defect until something notices it");
+  flags.excludes("--which", {"--rules", "--pairs", "--causes"}, "tells who notices each planted defect");
+  flags.excludes("--rules", {"--pairs", "--causes"}, "compares rules");
   if (asked.rules && !flags.given("--checks")) options.checks = "none";  // rules judge answers
   return true;
 }

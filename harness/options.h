@@ -29,6 +29,7 @@ struct Options {
   std::string checks = "quick";
   int64_t oracle_rows = 0;  // 0 = all
   int determinism = 2;      // runs compared bit by bit, where declared
+  bool causes = false;      // are looked for by the self-test, too
   Accept accept = Accept::declared;
   // timing
   CacheState cache = CacheState::cold;

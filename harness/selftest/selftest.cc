@@ -218,7 +218,7 @@ void Selftest::ask(const PlannedCase& planned, std::vector<Planted*> asked, bool
     candidates.push_back(candidate(p->name, *workers.back()));
   }
   JudgeOptions options = judge_options(defect ? "none" : options_.checks);
-  options.causes = !stop;
+  options.causes = options_.causes;
   std::vector<PublishedRules> rules(asked.size());
   Magnitudes magnitudes;
   if (defect) options.row_hook = [&](size_t, bool) { return defect; };
