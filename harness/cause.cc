@@ -272,8 +272,9 @@ std::string in_common(const std::vector<Row>& rows, bool of_lse) {
 /// Of which rows alone something is wrong: all of them, and no other.
 class Where {
  public:
-  void add(const Inputs& in, int64_t t, int32_t h, bool wrong) {
-    const auto n = static_cast<int32_t>(valid_slots(in, t).size()), k_t = in.k_t(t);
+  /// `n`: valid entries of its list.
+  void add(const Inputs& in, int64_t t, int32_t h, int32_t n, bool wrong) {
+    const int32_t k_t = in.k_t(t);
     const bool is[] = {n == 0, n < k_t, k_t < in.c.topk, k_t % 64 != 0, h % 2 == 1, t % in.c.s_q != 0};
     for (size_t i = 0; i < std::size(kKinds); ++i) {
       if (i > 0 && n == 0 && !wrong) continue;  // nothing can go wrong there
@@ -312,16 +313,17 @@ Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, cons
   };
   std::vector<Found> wrong[2];  // of out, of lse
   Where where[2];
+  int32_t valid = 0;  // entries of the token's list
   for (int64_t row = 0; row < std::ssize(tokens) * in.c.h_q; ++row) {
     Found f{tokens[row / in.c.h_q], static_cast<int32_t>(row % in.c.h_q), {}, {}, rows.lse.empty() ? 0.0 : rows.lse[row]};
+    if (f.h == 0) valid = static_cast<int32_t>(valid_slots(in, f.t).size());
     for (int32_t d = 0; d < in.c.d_v; ++d) f.out.push_back(static_cast<float>(decode16(rows.out[row * in.c.d_v + d], in.c.q_dtype)));
-    f.stats = is_exact_family(in.c.values) ? judge_exact_row(block, row, in, f.t, f.h, judged_by, split, f.out, f.lse)
-                                           : judge_row(*block, row, in, judged_by, split, f.out, f.lse);
+    f.stats = judge_row_of_family(block, row, in, f.t, f.h, judged_by, split, f.out, f.lse);
     if (judged_by.lse_base == LseBase::two) f.lse *= std::numbers::ln2;
     for (const bool of_lse : {false, true}) {
       const bool is_wrong = of_lse ? !f.stats.lse_ok() : !f.stats.out_ok();
-      where[of_lse].add(in, f.t, f.h, is_wrong);
-      if (is_wrong && valid_slots(in, f.t).size() != 1) wrong[of_lse].push_back(f);  // of one key, whatever loses it leaves nothing
+      where[of_lse].add(in, f.t, f.h, valid, is_wrong);
+      if (is_wrong && valid != 1) wrong[of_lse].push_back(f);  // of one key, whatever loses it leaves nothing
     }
   }
   Causes causes;

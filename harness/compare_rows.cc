@@ -123,8 +123,7 @@ void RowComparer::add_row(Seen& seen, const OracleBlock* block, int64_t row, int
 
   const bool exact = is_exact_family(in_.c.values);
   std::string diagnosis;
-  RowStats stats = exact ? judge_exact_row(block, row, in_, t, h, contract_, split_, out_values, lse, limits_, &diagnosis)
-                         : judge_row(*block, row, in_, contract_, split_, out_values, lse, limits_);
+  RowStats stats = judge_row_of_family(block, row, in_, t, h, contract_, split_, out_values, lse, limits_, &diagnosis);
   const RowStats plain = exact || contract_ == reference_ ? stats : judge_row(*block, row, in_, reference_, split_, out_values, lse, limits_);
   if (hook_) hook_({in_, t, h, out_values, lse, expected}, stats);
   ++f.rows;

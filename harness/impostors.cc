@@ -105,9 +105,7 @@ void ImpostorWatch::add(const OracleBlock* block, std::span<const int64_t> token
         for (float& x : out) x = widen(in_.c.q_dtype, round_to(in_.c.q_dtype, x));  // as a kernel would store it
         w.shown = true;
         const auto rejects = [&](const Contract& by) {
-          const RowStats stats = is_exact_family(in_.c.values) ? judge_exact_row(block, row, in_, tokens[i], h, by, split_, out, 0.0, limits)
-                                                               : judge_row(*block, row, in_, by, split_, out, 0.0, limits);
-          return !stats.out_ok(limits);
+          return !judge_row_of_family(block, row, in_, tokens[i], h, by, split_, out, 0.0, limits).out_ok(limits);
         };
         w.rejected = rejects(contract_);
         w.rejected_by_reference = w.rejected_by_reference || w.rejected || rejects(reference_);

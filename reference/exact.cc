@@ -103,6 +103,12 @@ RowStats judge_exact_row(const OracleBlock* block, int64_t row, const Inputs& in
   return stats;
 }
 
+RowStats judge_row_of_family(const OracleBlock* block, int64_t row, const Inputs& in, int64_t t, int32_t h, const Contract& contract, bool split,
+                             std::span<const float> out, double lse, const Limits& limits, std::string* diagnosis) {
+  return is_exact_family(in.c.values) ? judge_exact_row(block, row, in, t, h, contract, split, out, lse, limits, diagnosis)
+                                      : judge_row(*block, row, in, contract, split, out, lse, limits);
+}
+
 std::string describe_slot(const Inputs& in, int64_t t, int64_t slot) {
   if (slot < 0) return "before the pool";
   if (slot >= in.num_slots) return "behind the pool";

@@ -19,6 +19,10 @@ bool needs_no_oracle(Values values);
 RowStats judge_exact_row(const OracleBlock* block, int64_t row, const Inputs& in, int64_t t, int32_t h, const Contract& contract, bool split,
                          std::span<const float> out, double lse, const Limits& limits = {}, std::string* diagnosis = nullptr);
 
+/// Judges row (t, h) by the rule that its family has: judge_exact_row(), or judge_row(), which needs the block.
+RowStats judge_row_of_family(const OracleBlock* block, int64_t row, const Inputs& in, int64_t t, int32_t h, const Contract& contract, bool split,
+                             std::span<const float> out, double lse, const Limits& limits = {}, std::string* diagnosis = nullptr);
+
 /// What `slot` is to row t: "entry 17 of the row", "past topk_length", "the neighbour (+1) of entry 17", "position 40 of request 2", "a page that
 /// nothing uses" ...
 std::string describe_slot(const Inputs& in, int64_t t, int64_t slot);

@@ -130,13 +130,14 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
     if (!c.ratio) continue;
     ++result.times;
     if (c.detectable) detectable.push_back(*c.detectable);
-    const std::string figures =
+    std::string figures =
         c.ratio_lo ? fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's {:.5g} µs, {:.4g} % interval {:.4g} to {:.4g} from {}", where,
                                  *c.b->time_us_median, *c.ratio, *c.a->time_us_median, 100 * *c.level, *c.ratio_lo, *c.ratio_hi, c.interval_from)
                    : fmt::format("{}: {:.5g} µs, {:.4g} of the baseline's", where, *c.b->time_us_median, *c.ratio);
-    if (loses(c, options)) ++result.times_slower, ledger.red(Rule::slower, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro);
+    if (!c.note.empty()) figures += "; " + c.note;
+    if (loses(c, options)) ++result.times_slower, ledger.red(Rule::slower, row, figures, row.repro);
     else if (c.ratio_hi && *c.ratio_hi * c.seems_faster <= 1 + options.max_loss) ++result.times_same_or_faster;
-    else ledger.report(Rule::ambiguous, row, c.note.empty() ? figures : figures + "; " + c.note, row.repro, *c.ratio);
+    else ledger.report(Rule::ambiguous, row, figures, row.repro, *c.ratio);
   }
   if (detectable.empty()) return;
   result.detectable_median = median(detectable);

@@ -113,9 +113,7 @@ Figures judge(const HostCall& call, const OracleBlock& block, const Contract& co
     decode16(&result.out[row * in.c.d_v], in.c.q_dtype, in.c.d_v, wide.data());
     std::copy(wide.begin(), wide.end(), out.begin());
     const double lse = result.lse.empty() ? 0 : result.lse[row];
-    const RowStats stats = is_exact_family(in.c.values)
-                               ? judge_exact_row(&block, row, in, row / in.c.h_q, static_cast<int32_t>(row % in.c.h_q), contract, split, out, lse)
-                               : judge_row(block, row, in, contract, split, out, lse);
+    const RowStats stats = judge_row_of_family(&block, row, in, row / in.c.h_q, static_cast<int32_t>(row % in.c.h_q), contract, split, out, lse);
     ++figures.rows;
     figures.unjudged += !stats.judged;
     figures.flagged += !stats.ok();

@@ -152,10 +152,7 @@ class Bench {
     must(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
     return static_cast<double>(ms) * 1e3;
   }
-  void read(int64_t bytes) {
-    probe::read_over<<<static_cast<unsigned>(2 * device_.multiProcessorCount), 1024, 0, stream_>>>(reinterpret_cast<const uint4*>(pool_), bytes / 16,
-                                                                                                   sink_);
-  }
+  void read(int64_t bytes) { probe::launch_read_over(pool_, bytes, sink_, device_, stream_); }
   double best_us(int runs, const std::function<void()>& work) {
     double best = timed_us(work);
     for (int i = 1; i < runs; ++i) best = std::min(best, timed_us(work));

@@ -50,5 +50,9 @@ inline __global__ void read_over(const uint4* from, int64_t n, uint32_t* sink) {
   for (; i < n; i += all_threads()) sum ^= folded(load_once(from + i));
   keep(sum, sink);
 }
+/// Reads all of it once, in order.
+inline void launch_read_over(const void* from, int64_t bytes, uint32_t* sink, const cudaDeviceProp& device, cudaStream_t stream) {
+  read_over<<<static_cast<unsigned>(2 * device.multiProcessorCount), 1024, 0, stream>>>(static_cast<const uint4*>(from), bytes / 16, sink);
+}
 
 }  // namespace smla::probe
