@@ -10,6 +10,7 @@
 #include "harness/cuda/cuda_device.h"
 #include "harness/cuda/probes.h"
 #include "harness/worker/engine.h"
+#include "harness/worker/sampler.h"
 #include "smla_catch.h"
 
 using namespace smla;
@@ -58,10 +59,10 @@ const smla_kernel kOnStream = kernel("on_stream", launch_fill<Where::stream>), k
                   kForked = kernel("forked", launch_fill<Where::forked>), kSpin = kernel("spin", launch_spin),
                   kRejected = kernel("rejected", launch_rejected);
 
-TimeReply time(const std::vector<Lane>& lanes) {
+TimeReply time(const std::vector<Lane>& lanes, const char* line = "decode b=2 s_q=1 h_q=8 s_kv=4096 topk=512") {
   static Engine engine({&kOnStream, &kOwnStream, &kForked, &kSpin, &kRejected}, ordinal);
   TimeRequest request;
-  request.c = parse_line("decode b=2 s_q=1 h_q=8 s_kv=4096 topk=512");
+  request.c = parse_line(line);
   request.lanes = lanes;
   request.max_noise = 1;
   return engine.time(request);
@@ -153,6 +154,50 @@ TEST_CASE("a gather loads all of its rows: no way of it is faster than reading a
     CHECK(whole < 2 * read_us);
     CHECK(whole / half == Approx(2).epsilon(0.1));
   }
+}
+
+TEST_CASE("a cold sample finds none of its rows in L2: it lasts as long as one of rows that were never read") {
+  constexpr int kRuns = 15;
+  constexpr int64_t kRow_bytes = 1152, kRows = 8 * 2048, kLists = kRuns + 1;  // rows of the case below; every run has rows of its own
+  const Block pool = device().allocate("pool", kLists * kRows * kRow_bytes, Guard::canary);
+  device().fill_random(pool.data, pool.bytes, 1);
+  std::vector<int32_t> slots(kLists * kRows);
+  std::iota(slots.begin(), slots.end(), 0);
+  std::shuffle(slots.begin(), slots.end(), std::mt19937(1));
+  const Block lists = device().allocate("slots", 4 * std::ssize(slots), Guard::canary);
+  device().upload(lists.data, slots.data(), lists.bytes);
+  const int64_t l2_bytes = device().last_level_cache_bytes();
+  const auto gather_us = [&](int way, bool same_before, int64_t flushes) {
+    const auto rows = [&](int64_t list) {
+      return PoolRows{pool.data, reinterpret_cast<const int32_t*>(lists.data) + list * kRows, kRows, 64 * kRow_bytes, 64, kRow_bytes};
+    };
+    device().flush_cache(flushes * l2_bytes);
+    int64_t run = 0;
+    return median_us(kRuns, [&] {
+      device().gather(rows(same_before ? run : kRuns), way, 1);
+      device().flush_cache(flushes * l2_bytes);
+      return device().timed_us([&] { device().gather(rows(run++), way, 1); });
+    });
+  };
+  double never_us = 1e9;
+  for (int way = 0; way < device().gather_ways(); ++way) {
+    const double us = gather_us(way, false, 2);
+    std::printf("gather way %d of 18.9 MB: rows never read %.2f us, read before and then twice L2 %.2f, four times %.2f, eight times %.2f\n", way, us,
+                gather_us(way, true, 2), gather_us(way, true, 4), gather_us(way, true, 8));
+    never_us = std::min(never_us, us);
+  }
+  const TimeReply reply = time({{Lane::Work::gather, "spin", false, true},
+                                {Lane::Work::gather, "spin", true, true},
+                                {Lane::Work::empty, "spin", false, true},
+                                {Lane::Work::empty, "spin", true, true}},
+                               "decode b=8 s_q=1 h_q=8 s_kv=32768 topk=2048 pattern=scattered");
+  INFO(reply.detail);
+  REQUIRE(reply.status == Status::pass);
+  std::vector<double> us;
+  for (const LaneReply& lane : reply.lanes) us.push_back(spread(lane.time_us).median);
+  std::printf("sampled: by events %.2f us, in a graph %.2f; empty %.2f and %.2f\n", us[0], us[1], us[2], us[3]);
+  CHECK(us[0] == Approx(never_us).epsilon(0.06));
+  CHECK(us[1] < us[0]);
 }
 
 TEST_CASE("the sampler: known lengths through the door, in turn, events and graphs") {
