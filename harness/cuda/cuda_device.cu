@@ -553,7 +553,7 @@ class CudaDevice final : public Device {
       flush_ = allocate("cache flush", round_up(bytes, 4096), Guard::canary);
       fill_random(flush_.data, flush_.bytes, 1);
     }
-    probe::launch_read_over(flush_.data, flush_.bytes, reinterpret_cast<uint32_t*>(answer_), properties_, stream_);
+    probe::launch_clear_l2(flush_.data, flush_.bytes, reinterpret_cast<uint32_t*>(answer_), properties_, stream_);
   }
 
   bool can_record() const override { return true; }

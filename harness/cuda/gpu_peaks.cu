@@ -32,9 +32,9 @@ std::string joined(const Parts&... parts) {
 __global__ void fill_noise(uint64_t* words, int64_t n) {
   for (int64_t i = probe::first_thread(); i < n; i += probe::all_threads()) words[i] = mix64(static_cast<uint64_t>(i));
 }
-__global__ void fill_slots(int32_t* slots, int64_t n, uint32_t num_slots, uint64_t seed) {
+__global__ void fill_slots(int32_t* slots, int64_t n, uint32_t num_slots) {
   for (int64_t i = probe::first_thread(); i < n; i += probe::all_threads())
-    slots[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i) ^ seed) % num_slots);
+    slots[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i) ^ 0x736c6f7473u) % num_slots);
 }
 
 /// A random bf16 of magnitude 1 to 2 and either sign, and the next one, as one word.
@@ -100,6 +100,7 @@ class Bench {
     size_t free = 0, total = 0;
     must(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     pool_bytes_ = static_cast<int64_t>(std::min<size_t>(size_t{2} << 30, free / 4)) / 4096 * 4096;
+    clearing_bytes_ = std::min<int64_t>(2 * device_.l2CacheSize, pool_bytes_ / 2);
     must(cudaMalloc(&pool_, static_cast<size_t>(pool_bytes_)), "cudaMalloc");
     must(cudaMalloc(&slots_, kMostRows * sizeof(int32_t)), "cudaMalloc");
     must(cudaMalloc(&sink_, sizeof *sink_), "cudaMalloc");
@@ -127,12 +128,13 @@ class Bench {
     const auto empty = [&] { probe::nothing<<<1, 1, 0, stream_>>>(); };
     peaks_.push_back({"launch_event_us",
                       median_us(
-                          25, [&] { read(2 * device_.l2CacheSize); }, empty),
+                          25, [&] { clear_l2(); }, empty),
                       "an empty kernel between two events, cold, median of 25"});
     peaks_.push_back({"launch_graph_us", graph_us(empty), joined("a graph of ", kGraphCalls, " empty kernels, per kernel, median of 25")});
     for (const int32_t row_bytes : {1152, 656}) {
-      for (const int64_t b : {1, 8, 32, 128}) gather(joined(row_bytes, "_b", b), row_bytes, b * kTopk, pool_bytes_, true);
-      gather(joined(row_bytes, "_one_context"), row_bytes, kMostRows, int64_t{32768} * row_bytes, false);  // in most L2s
+      for (const int64_t b : {1, 8, 32, 128})
+        gather(joined(row_bytes, "_b", b), row_bytes, b * kTopk, pool_bytes_ - clearing_bytes_, [&] { clear_l2(); });
+      gather(joined(row_bytes, "_one_context"), row_bytes, kMostRows, int64_t{32768} * row_bytes, [] {});  // in most L2s
     }
     return std::move(peaks_);
   }
@@ -153,6 +155,7 @@ class Bench {
     return static_cast<double>(ms) * 1e3;
   }
   void read(int64_t bytes) { probe::launch_read_over(pool_, bytes, sink_, device_, stream_); }
+  void clear_l2() { probe::launch_clear_l2(pool_, clearing_bytes_, sink_, device_, stream_); }
   double best_us(int runs, const std::function<void()>& work) {
     double best = timed_us(work);
     for (int i = 1; i < runs; ++i) best = std::min(best, timed_us(work));
@@ -200,18 +203,10 @@ class Bench {
         {best ? "matrix_bf16_tflops" : "mma_sync_bf16_tflops", mma, "own mma.sync loop over random bf16 in registers, best of 20 short bursts"});
   }
 
-  /// `n` rows at random places of `pool_bytes`, in the fastest way. Cold: other rows each time, since a read over the cache does not drive out all.
-  void gather(const std::string& what, int32_t row_bytes, int64_t n, int64_t pool_bytes, bool cold) {
-    uint64_t seed = 0x736c6f7473u;
-    const auto other_rows = [&] {
-      seed += uint64_t{1} << 32;  // not in the bits of i: those would only change the order
-      fill_slots<<<256, 256, 0, stream_>>>(slots_, n, static_cast<uint32_t>(pool_bytes / row_bytes), seed);
-    };
-    const auto before = [&] {
-      if (cold) other_rows(), read(2 * device_.l2CacheSize);
-    };
-    other_rows();
-    const PoolRows rows{reinterpret_cast<const std::byte*>(pool_), slots_, n, row_bytes, 1, row_bytes};
+  /// `n` rows at random places of `pool_bytes` behind what clears the cache, in the fastest way.
+  void gather(const std::string& what, int32_t row_bytes, int64_t n, int64_t pool_bytes, const std::function<void()>& before) {
+    fill_slots<<<256, 256, 0, stream_>>>(slots_, n, static_cast<uint32_t>(pool_bytes / row_bytes));
+    const PoolRows rows{reinterpret_cast<const std::byte*>(pool_) + clearing_bytes_, slots_, n, row_bytes, 1, row_bytes};
     double best_us = 0;
     int best = 0;
     for (int way = 0; way < probe::gather_ways(device_); ++way)
@@ -226,7 +221,7 @@ class Bench {
   cudaDeviceProp device_ = {};
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
-  int64_t pool_bytes_ = 0;
+  int64_t pool_bytes_ = 0, clearing_bytes_ = 0;  // of which the first clear L2
   uint8_t* pool_ = nullptr;
   int32_t* slots_ = nullptr;
   uint32_t* sink_ = nullptr;

@@ -38,6 +38,17 @@ void enqueue_delay(void* stream, double us) { probe::hold<<<1, 1, 0, cuda(stream
 void enqueue_copy(void* stream, void* to, const void* from, int64_t bytes) {
   must(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, cuda(stream)));
 }
+void enqueue_read(void* stream, const void* from, int64_t bytes, bool to_stay) {
+  static uint32_t* sink = nullptr;
+  static cudaDeviceProp device;
+  if (!sink) {
+    int ordinal = 0;
+    must(cudaGetDevice(&ordinal));
+    must(cudaGetDeviceProperties(&device, ordinal));
+    must(cudaMalloc(&sink, sizeof *sink));
+  }
+  probe::launch_read_over(from, bytes, sink, device, cuda(stream), to_stay);
+}
 void enqueue_rejected(void* stream) { probe::nothing<<<1, 4096, 0, cuda(stream)>>>(); }
 
 void enqueue_fill(void* stream, void* to, int64_t bytes, uint8_t value, Where where) {

@@ -168,7 +168,8 @@ class Device {
   virtual double timed_us(const std::function<void()>& work) = 0;
   /// Takes these bytes out of every cache. False: this device cannot, and its cache has to be read over.
   virtual bool evict(const std::byte*, int64_t) { return false; }
-  /// Reads (never writes: dirty lines would be written back inside the timed span) so many bytes that nobody else uses.
+  /// Reads (never writes: dirty lines would be written back inside the timed span) so many bytes that nobody else uses: of what was cached before,
+  /// and is less than these, nothing is left, however it was loaded.
   virtual void flush_cache(int64_t bytes) = 0;
   /// What `work` launches, to be played again. Only what it puts on the stream is in it.
   struct Recording {

@@ -230,9 +230,8 @@ double LaneTimer::call_us(Course& course, Device::Recording* recording, int64_t 
   Subject& subject = course.subject;
   std::string error;
   // The same call before it, so that nobody's time depends on whose code ran last: instruction caches are as full as a second call finds them. Of a
-  // long call that is not worth its time. Of a cold one it reads another copy of the pool: of rows that came by bulk copies some 6 MB outlast a read
-  // of twice an H200's L2.
-  if (!course.lane.cold || subject.estimate_us < kLong_us) error = enqueue(subject, replica(course.lane.cold ? round + kPlacements / 2 : round));
+  // long call that is not worth its time.
+  if (!course.lane.cold || subject.estimate_us < kLong_us) error = enqueue(subject, replica(round));
   make_cold(course.lane.cold);
   double us = 0;
   if (error.empty()) {
