@@ -25,7 +25,8 @@ constexpr double kClockShift = 0.01, kClockPower = 3;
 constexpr double kLaunchShift_us = 0.5, kLaunchShare = 0.01;  // of the median; a shift beyond both tells
 constexpr double kPowerZ = 0.8416;                            // z of 80 % power
 // Two runs of one kernel differ by more than their own samples tell (memory placed anew, clocks): a share of the time, and a jitter that short
-// kernels feel. Fitted to run_medians_rel_sd_pct of reports/data/timing_aa.csv: 0.35 % at 92 us, 0.9 % at 13 us.
+// kernels feel. Fitted to medians of runs that spread by 0.35 % at 92 us and 0.9 % at 13 us; 0.29 % at 112 us and 1.17 % at 14.6 us, of which the
+// samples' own error is some 0.6 %, agree with it (run_medians_rel_sd_pct of reports/data/timing_aa.csv).
 constexpr double kRunShare = 0.0033, kRunJitter_us = 0.11;
 
 /// Standard deviation of log(median time) from run to run.

@@ -8,9 +8,9 @@ Needs a GPU, torch and triton. The kernels come through the C door (kernels/api/
 
   do_bench   caches cleared by writing 256 MB, whose dirty lines are still being written back in the timed span; call after call
   spaced     cleared in the same way, then 4 ms of pause before each call: a kernel that drives the card into its power limit is slower the denser it is called
-  as smla    the pause, the same call once before, and caches cleared by reading 256 MB by ordinary loads (torch's reductions leave most of L2 as it was): the conditions of `smla bench`, by torch's own events
+  as smla    the pause, the same call once before, and caches cleared by reading 256 MB by ordinary loads (not by torch's reductions: harness/WORKERS.md): the conditions of `smla bench`, by torch's own events
 
-From 200 us on, do_bench or the call under the same conditions must agree within 2 % (exit status 1 otherwise). Each time stands beside the clock of the
+From 20 us on, the call under the same conditions must agree within 2 % (exit status 1 otherwise). Each time stands beside the clock of the
 multiprocessors right behind the call, by a kernel that spins a known number of cycles (do_bench's: of the same calls, repeated here).
 """
 import argparse
@@ -28,7 +28,7 @@ import triton.language as tl
 
 SHAPES = [(8, 1), (8, 32), (8, 128), (64, 32), (64, 128), (128, 32), (128, 128), (128, 512)]  # (h_q, b)
 S_KV, TOPK, D_QK, D_V, PAGE = 32768, 2048, 576, 512, 64
-LIMIT, FROM_US = 0.02, 200
+LIMIT, FROM_US = 0.02, 20
 
 
 class Problem(ct.Structure):
@@ -174,7 +174,7 @@ def main():
         alike, alike_mhz = stopwatch.time(call, stopwatch.read, pause_s=0.004, twice=True)
         row = ours[h_q, b]
         mine = float(row["time_us_median"])
-        bad = mine >= FROM_US and min(abs(theirs / mine - 1), abs(alike / mine - 1)) > LIMIT
+        bad = mine >= FROM_US and abs(alike / mine - 1) > LIMIT
         wrong += bad
         print(f"{h_q:>5} {b:>5} {mine:>9.2f} {row['sm_clock_mhz_median']:>5}" + "".join(
             f" {us:>{width}.2f} {us / mine - 1:>+10.2%} {mhz:>5.0f}" for us, mhz, width in [(theirs, dense_mhz, 12), (spaced, spaced_mhz, 10), (alike, alike_mhz, 11)])
