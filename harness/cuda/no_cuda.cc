@@ -20,6 +20,7 @@ std::vector<Peak> measure_gpu_peaks(int) { return {}; }
 void enqueue_spin(void*, double) { throw std::runtime_error(kWhy); }
 void enqueue_delay(void*, double) { throw std::runtime_error(kWhy); }
 void enqueue_copy(void*, void*, const void*, int64_t) { throw std::runtime_error(kWhy); }
+void enqueue_read(void*, const void*, int64_t, bool) { throw std::runtime_error(kWhy); }
 void enqueue_rejected(void*) { throw std::runtime_error(kWhy); }
 void enqueue_fill(void*, void*, int64_t, uint8_t, Where) { throw std::runtime_error(kWhy); }
 }  // namespace smla
