@@ -14,9 +14,9 @@ namespace smla::cuda {
 ///   fp8    fp8_656 rows named one by one, converted to bf16 on the way
 enum class Source : int32_t { slots, pages, fp8 };
 
-inline constexpr int kTileTokens = 64, kBlockHeads = 64;  // a tile of keys; heads of one CTA
-inline constexpr int kBlockBytes = 64 * 128;              // 64 rows x 64 values of 16 bits, swizzle 128
-inline constexpr int kTileBlocks = 9;                     // 0-3 left columns of V, 4-7 right, 8 RoPE (later P)
+inline constexpr int kTileTokens = 64, kBlockHeads = 64, kWarpHeads = 16;  // a tile of keys; heads of a CTA, of a warp
+inline constexpr int kBlockBytes = 64 * 128;                               // 64 rows x 64 values of 16 bits, swizzle 128
+inline constexpr int kTileBlocks = 9;                                      // 0-3 left columns of V, 4-7 right, 8 RoPE (later P)
 inline constexpr int kTileBytes = kTileBlocks * kBlockBytes;
 inline constexpr int kWarpgroup = 128;
 /// log2 units by which the maximum may grow before accumulators are rescaled: P is at most 2^8. Exact for any value.

@@ -578,6 +578,7 @@ struct Consumer {
     const bool leader = (lane & 3) == 0;
     if (work.splits > 1) {
       const int pairs = opaque(p.partials.pairs), splits = opaque(p.num_splits);
+      if (head0 + warp * kWarpHeads >= 2 * pairs) return;  // no head of this warp's rows exists
       const int64_t t = work.t - p.whole;
       if (W == 0 && leader) {
         float2* state = p.partials.state + (t * 2 * pairs + head0 + row) * splits + work.split;

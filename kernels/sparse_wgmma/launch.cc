@@ -18,11 +18,12 @@ struct Plan {
   int head_blocks, workers;  // workers: groups of head_blocks CTAs
   int64_t tokens, whole;     // tokens [0, whole) are not split
   int num_splits;            // of the others
+  int pairs;                 // of heads in their partials: those of warps that have any head
 };
 
 /// Splits of `tokens` tokens of `tiles` tiles each, so that the last wave of workers ends early. Time is counted in tiles of 64 keys (1.85 us on an
 /// H200 with cold rows). Constants fitted to measured split sweeps (README).
-int choose_splits(int64_t tokens, int64_t tiles, int64_t workers, int head_blocks) {
+int choose_splits(int64_t tokens, int64_t tiles, int64_t workers, int pairs) {
   constexpr double kItem = 1.0;          // epilogue, first scores and softmax of an item
   constexpr double kMerge = 2.5;         // the merge kernel's own latency
   constexpr double kMergeBytes = 2.5e6;  // partial bytes written and read back in a tile's time
@@ -32,7 +33,7 @@ int choose_splits(int64_t tokens, int64_t tiles, int64_t workers, int head_block
   for (int64_t splits = 1; splits <= std::min(tiles, kMost); ++splits) {
     const int64_t waves = (tokens * splits + workers - 1) / workers, share = (tiles + splits - 1) / splits;
     double cost = static_cast<double>(waves) * (static_cast<double>(share) + kItem);
-    if (splits > 1) cost += kMerge + static_cast<double>(tokens * splits * head_blocks) * (kBlockHeads * 512 * 4) / kMergeBytes;
+    if (splits > 1) cost += kMerge + static_cast<double>(tokens * splits * pairs) * (2 * 512 * 4) / kMergeBytes;
     if (splits == 1 || cost < best) best = cost, chosen = static_cast<int>(splits);
   }
   return chosen;
@@ -47,13 +48,14 @@ Plan plan(const smla_problem& p, bool dense) {
     plan.source = Source::pages, plan.instance = fp16 ? &wgmma_pages_fp16 : &wgmma_pages_bf16;
   else plan.source = Source::slots, plan.instance = fp16 ? &wgmma_slots_fp16 : &wgmma_slots_bf16;
   plan.head_blocks = (p.h_q + kBlockHeads - 1) / kBlockHeads;
+  plan.pairs = (p.h_q + kWarpHeads - 1) / kWarpHeads * (kWarpHeads / 2);
   plan.workers = std::max(1, p.sm_count / plan.head_blocks);
   plan.tokens = int64_t{p.b} * p.s_q;
   const int64_t tiles = std::max<int64_t>(1, (entries + kTileTokens - 1) / kTileTokens);
   plan.num_splits = static_cast<int>(std::min<int64_t>(p.num_splits, tiles));
   if (plan.num_splits <= 0) {  // tokens that fill whole waves stay whole
     plan.whole = plan.tokens / plan.workers * plan.workers;
-    plan.num_splits = choose_splits(plan.tokens - plan.whole, tiles, plan.workers, plan.head_blocks);
+    plan.num_splits = choose_splits(plan.tokens - plan.whole, tiles, plan.workers, plan.pairs);
   }
   if (plan.num_splits == 1) plan.whole = plan.tokens;
   return plan;
@@ -90,7 +92,7 @@ int contract(const smla_kernel*, const smla_problem* p, smla_contract* c) {
 
 int64_t workspace_bytes(const smla_problem& p, bool dense) {
   const Plan chosen = plan(p, dense);
-  return partial_bytes(chosen.tokens - chosen.whole, chosen.head_blocks * kBlockHeads / 2, chosen.num_splits);
+  return partial_bytes(chosen.tokens - chosen.whole, chosen.pairs, chosen.num_splits);
 }
 
 using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
@@ -130,7 +132,7 @@ cudaError_t launch(const smla_problem& p, const smla_buffers& b, bool dense, voi
   const WgmmaInstance& instance = *chosen.instance;
   WgmmaParams params{};
   params.job = dense ? dense_job(p, b) : sparse_job(p, b);
-  params.partials = partials_in(workspace, chosen.tokens - chosen.whole, chosen.head_blocks * kBlockHeads / 2, chosen.num_splits);
+  params.partials = partials_in(workspace, chosen.tokens - chosen.whole, chosen.pairs, chosen.num_splits);
   const Keys& keys = params.job.keys;
   const int64_t unit = std::gcd(keys.page_stride_bytes, int64_t{keys.row_bytes});
   params.unit_bytes = static_cast<uint32_t>(unit);

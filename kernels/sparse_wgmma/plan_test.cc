@@ -46,7 +46,7 @@ TEST_CASE("tokens that fill whole waves are not split, those of a short last wav
   for (const char* name : {"sparse_wgmma", "dense_wgmma"})
     for (const int h_q : {16, 64, 128}) {
       const smla_kernel& kernel = find_kernel(name);
-      const int workers = h_q > 64 ? 66 : 132, pairs = h_q > 64 ? 64 : 32;
+      const int workers = h_q > 64 ? 66 : 132, pairs = h_q / 2;
       smla_problem prefill = problem(SMLA_KV_BF16, 1, h_q);
       prefill.s_q = 31 * workers;
       CHECK(splits(kernel, prefill) == 1);
@@ -60,10 +60,10 @@ TEST_CASE("tokens that fill whole waves are not split, those of a short last wav
 TEST_CASE("num_splits is honoured up to one split a tile, and the workspace follows it") {
   const smla_kernel& kernel = find_kernel("sparse_wgmma");
   for (const int asked : {1, 2, 7, 33, 512})
-    for (const int h_q : {1, 64, 65, 128}) {
+    for (const int h_q : {1, 17, 64, 65, 128}) {
       smla_problem p = problem(SMLA_KV_BF16, 3, h_q);
       p.num_splits = asked;
-      const int pairs = (h_q + 63) / 64 * 32, used = std::min(asked, 2048 / 64);
+      const int pairs = (h_q + 15) / 16 * 8, used = std::min(asked, 2048 / 64);
       CHECK(splits(kernel, p) == used);
       CHECK(kernel.workspace_bytes(&kernel, &p) == cuda::partial_bytes(3, pairs, used));
       smla_contract contract{};
