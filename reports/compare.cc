@@ -89,6 +89,7 @@ void note_conditions(Comparison& c) {
     differs(fmt::format("another clock: {:.0f} and {:.0f} MHz; {:.0f} % and {:.0f} % of the samples were power capped", clock_a, clock_b,
                         100 * a.power_capped_frac.value_or(0), 100 * b.power_capped_frac.value_or(0)),
             kClockPower * log_clocks);
+  else if ((clock_a > 0) != (clock_b > 0)) notes.push_back("the clock could be read in one of the two only: another one would not be seen");
   const double launch_us = a.launch_floor_us && b.launch_floor_us ? *b.launch_floor_us - *a.launch_floor_us : 0;
   if (std::fabs(launch_us) > std::max(kLaunchShift_us, kLaunchShare * *a.time_us_median))
     differs(fmt::format("another launch: an empty one took {:.3g} and {:.3g} us", *a.launch_floor_us, *b.launch_floor_us),
@@ -278,11 +279,11 @@ std::string interval_method(const std::vector<Comparison>& comparisons, const Co
 }
 
 std::vector<GeomeanRow> geomeans(const std::vector<Comparison>& comparisons) {
-  std::map<std::array<std::string, 3>, std::vector<double>> groups;
+  std::map<std::array<std::string, 4>, std::vector<double>> groups;
   for (const Comparison& c : comparisons)
-    if (c.ratio) groups[{c.a->kernel, c.b->kernel, c.a->cache}].push_back(*c.ratio);
+    if (c.ratio) groups[{c.a->kernel, c.b->kernel, c.a->timing, c.a->cache}].push_back(*c.ratio);
   std::vector<GeomeanRow> rows;
-  for (const auto& [key, ratios] : groups) rows.push_back({key[0], key[1], key[2], ratios.size(), geomean(ratios)});
+  for (const auto& [key, ratios] : groups) rows.push_back({key[0], key[1], key[2], key[3], ratios.size(), geomean(ratios)});
   return rows;
 }
 
@@ -326,9 +327,9 @@ Table comparison_table(const std::vector<Comparison>& comparisons) {
 }
 
 Table geomean_table(const std::vector<GeomeanRow>& means) {
-  Table table{{"kernel_a", "kernel_b", "cache", "pairs", "geomean_ratio"}, {}};
+  Table table{{"kernel_a", "kernel_b", "timing", "cache", "pairs", "geomean_ratio"}, {}};
   for (const GeomeanRow& row : means)
-    table.add({row.kernel_a, row.kernel_b, row.cache, fmt::format("{}", row.pairs), fmt::format("{:.5g}", row.ratio)});
+    table.add({row.kernel_a, row.kernel_b, row.timing, row.cache, fmt::format("{}", row.pairs), fmt::format("{:.5g}", row.ratio)});
   return table;
 }
 

@@ -64,9 +64,9 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
 /// One line: what the intervals of such a comparison are, and why another margin gives others.
 std::string interval_method(const std::vector<Comparison>& comparisons, const CompareOptions& options);
 
-/// Geometric mean of the ratios of all matched pairs by kernel (first) and cache (second).
+/// Geometric mean of the ratios of all matched pairs by kernels, timing and cache: a case that is timed by events and in a graph counts once in each.
 struct GeomeanRow {
-  std::string kernel_a, kernel_b, cache;
+  std::string kernel_a, kernel_b, timing, cache;
   size_t pairs;
   double ratio;
 };

@@ -109,6 +109,21 @@ TEST_CASE("verdicts: faster, slower, same, ambiguous, new, missing") {
   CHECK(comparison_table(all).rows.size() == 7);
 }
 
+TEST_CASE("geometric means of events and of graphs are two") {
+  Run a{.id = "a"}, b{.id = "b"};
+  a.add(1, "k", times(1, 100, 0.01));
+  b.add(1, "k", times(1, 200, 0.01));
+  a.add(1, "k", times(2, 90, 0.01)).timing = "graph";
+  b.add(1, "k", times(2, 45, 0.01)).timing = "graph";
+  const TimedSet set_a = a.set(false), set_b = b.set(false);
+  const auto means = geomeans(compare(set_a, set_b));
+  REQUIRE(means.size() == 2);
+  CHECK(means[0].timing == "event");
+  CHECK(means[0].ratio == Approx(2));
+  CHECK(means[1].timing == "graph");
+  CHECK(means[1].ratio == Approx(0.5));
+}
+
 TEST_CASE("each interval says its level: with others it depends on them and on the margin") {
   Run a{.id = "a"}, b{.id = "b"};
   a.add(1, "k", times(1, 100, 0.01));
@@ -218,6 +233,9 @@ TEST_CASE("what cannot be compared is not") {
   CHECK_THAT(slow_clock.note, ContainsSubstring("another clock: 1980 and 1890 MHz; 0 % and 90 % of the samples were power capped"));
   CHECK(with([](ThroughputRow& r) { r.sm_clock_mhz_median = 1950; }).verdict == Verdict::slower);  // explains 5 of 10 %
   CHECK(with([](ThroughputRow& r) { r.sm_clock_mhz_median = 1965, r.power_capped_frac = 0.9; }).note.empty());
+  const Comparison unread = with([](ThroughputRow&) {});  // no excuse, but said
+  CHECK(unread.verdict == Verdict::slower);
+  CHECK_THAT(unread.note, ContainsSubstring("the clock could be read in one of the two only"));
   const auto short_call = [&](double launch_us) {
     Run before{.id = "a"}, after{.id = "b"};
     before.add(1, "k", times(1, 10, 0.01));
@@ -229,8 +247,8 @@ TEST_CASE("what cannot be compared is not") {
   CHECK(short_call(4.5).verdict == Verdict::ambiguous);
   CHECK_THAT(short_call(4.5).note, ContainsSubstring("another launch: an empty one took 2.8 and 4.5 us"));
   CHECK(short_call(3.2).note.empty());
-  CHECK(short_call(1.1).verdict == Verdict::slower);                            // a shorter one explains nothing
-  CHECK(with([](ThroughputRow& r) { r.launch_floor_us = 3.7; }).note.empty());  // of 100 us it is under 1 %
+  CHECK(short_call(1.1).verdict == Verdict::slower);                                                          // a shorter one explains nothing
+  CHECK(with([](ThroughputRow& r) { r.sm_clock_mhz_median = 1980, r.launch_floor_us = 3.7; }).note.empty());  // of 100 us it is under 1 %
   CHECK(with([](ThroughputRow& r) { r.clocks_locked = true; }).verdict == Verdict::ambiguous);
 
   // A lower clock excuses the side that has it, not the other.

@@ -376,7 +376,8 @@ void update_baseline(const std::vector<std::string>& run_folders, const std::str
   if (!times.empty()) {
     files.emplace_back(file_name<ThroughputRow>(), file_text(merged<ThroughputRow>(rows_if_there<ThroughputRow>(baseline_folder), times, pair_key)));
     const auto pair = [](const SampleRow& row) { return row.case_id + ' ' + row.kernel; };
-    files.emplace_back(file_name<SampleRow>(), file_text(merged<SampleRow>(rows_if_there<SampleRow>(baseline_folder), samples, pair)));
+    const auto all = merged<SampleRow>(rows_if_there<SampleRow>(baseline_folder), samples, pair);
+    if (!all.empty()) files.emplace_back(file_name<SampleRow>(), file_text(all));
   }
   std::error_code error;
   std::filesystem::create_directories(baseline_folder, error);

@@ -287,6 +287,7 @@ TEST_CASE("an update replaces the pairs of the run and keeps the others; nothing
   update_baseline({run}, base, {});
   CHECK(read_text_file(base + "/accuracy.csv") == read_text_file(run + "/accuracy.csv"));
   CHECK(read_text_file(base + "/throughput.csv") == read_text_file(run + "/throughput.csv"));
+  CHECK_FALSE(std::filesystem::exists(base + "/samples.csv"));  // the run has none: each gate would tell so
 
   write_run({accuracy(2, "k"), accuracy(3, "k")}, {timing(2, "k", 40)});
   update_baseline({run}, base, {});

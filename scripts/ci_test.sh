@@ -47,6 +47,7 @@ else
   flags=(--max-time 0.05)
   wants 0 'the job without a GPU' "$top/scripts/ci/cpu.sh" --build "$build" --out "$work/out" --case "$case_line" --max-time 0.05
   rm -r "$work/out"
+  wants 5 'the job for GPUs where there is none' env CUDA_VISIBLE_DEVICES= "$top/scripts/ci/gpu.sh" --build "$build" --out "$work/out"
 fi
 run=(--case "$case_line" --kernel "$kernel" "${flags[@]}")
 
