@@ -53,15 +53,28 @@ def style_of(kernel):
     return STYLE[kernel]
 
 
+def times_must_be(frame, path):
+    q1, median, q3 = (pd.to_numeric(frame[f"time_us_{name}"], errors="coerce") for name in ("q1", "median", "q3"))
+    wrong = frame.index[(frame.status == "pass") & (~(median > 0) | (q1 > median) | (q3 < median))]
+    if len(wrong):
+        row = frame.loc[wrong[0]]
+        refuse(f"{path}:{wrong[0] + 2}: {row.kernel} passed in a time that cannot be: quartiles {row.time_us_q1}, {row.time_us_median}, {row.time_us_q3} µs")
+
+
 def read(folders, name):
     frames = []
     for folder in folders:
         path = folder / name
         if path.exists():
             try:
-                frames.append(pd.read_csv(path, low_memory=False))
+                frame = pd.read_csv(path, low_memory=False)
             except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
                 refuse(f"{path}: {error}")
+            if "schema_version" not in frame:
+                refuse(f"{path}: is no report: no column schema_version")
+            if "time_us_median" in frame:
+                times_must_be(frame, path)
+            frames.append(frame)
     return pd.concat(frames, ignore_index=True) if frames else None
 
 

@@ -37,7 +37,17 @@ def main():
         (folder / "empty").mkdir()
         (folder / "torn").mkdir()
         (folder / "torn/throughput.csv").write_text("")
-        for words, why in [([folder / "empty"], "holds neither"), ([folder / "nowhere"], "holds neither"), ([folder / "torn"], "throughput.csv"),
+        committed = (top / "reports/baselines/sm_90/throughput.csv").read_text().splitlines()
+        column = committed[0].split(",").index("time_us_median")
+        for name, median in [("negative", "-5"), ("nan", "nan")]:  # cells with commas stand behind the times
+            (folder / name).mkdir()
+            cells = committed[1].split(",")
+            cells[column] = median
+            (folder / name / "throughput.csv").write_text(committed[0] + "\n" + ",".join(cells) + "\n")
+        (folder / "other").mkdir()
+        (folder / "other/throughput.csv").write_text("a,b\n1,2\n")
+        for words, why in [([folder / "negative"], "throughput.csv:2: naive passed in a time that cannot be"), ([folder / "nan"], "throughput.csv:2:"),
+                           ([folder / "other"], "is no report"), ([folder / "empty"], "holds neither"), ([folder / "nowhere"], "holds neither"), ([folder / "torn"], "throughput.csv"),
                            ([top / "reports/baselines/sm_90", "--out", "/proc/nowhere"], "/proc/nowhere")]:
             done = plot(*words)
             if done.returncode != 3 or why not in done.stderr or done.stderr.count("\n") != 1:

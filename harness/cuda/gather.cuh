@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kGatherThreads) gather_by_loads(PoolRows rows,
   keep(sum, sink);
 }
 
-/// A warp has 32 rows under way at once, by bulk copies into shared memory, and as many warps as fit are there. Fastest where rows lie side by side
-/// or in L2.
+/// A warp has 32 rows under way at once, by bulk copies into shared memory, and as many warps as fit are there. Fastest for some
+/// rows that are in L2.
 inline __global__ void __launch_bounds__(32) gather_by_bulk(PoolRows rows) {
   extern __shared__ __align__(128) uint8_t shared[];
   const uint32_t lane = threadIdx.x, bar = cuda::shared_address(shared), row_bytes = static_cast<uint32_t>(rows.row_bytes);
