@@ -284,7 +284,7 @@ void tell_row(const ThroughputRow& row) {
 }  // namespace
 
 int BenchResult::exit_status() const {
-  return signal != 0 ? 128 + signal : red > 0 ? kThroughputRed : timed > 0 || planned == 0 ? kAllGreen : kNoPass;
+  return signal != 0 ? 128 + signal : tally.red > 0 ? kThroughputRed : tally.of(Status::pass) > 0 || tally.planned == 0 ? kAllGreen : kNoPass;
 }
 
 std::string clocks_warning(std::span<const ThroughputRow> rows) {
@@ -319,10 +319,10 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
     int64_t rows = 0;
     for (const Lane& way : timer.ways()) {
       if (!matches(pair, way)) continue;
-      ++result.planned;
+      ++result.tally.planned;
       const ThroughputRow* before = timed_before(job, pair.planned.c(), pair.candidate, way);
       if (before == nullptr) ++rows;
-      else told.push_back(*before), ++result.timed, result.red += is_red(before->status);
+      else told.push_back(*before), result.tally.add(before->status, is_red(before->status));
     }
     if (rows == 0) continue;
     if (cases.empty() || !(cases.back().front()->planned.c() == pair.planned.c())) cases.emplace_back();
@@ -331,9 +331,8 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
 
   ReportWriter<SampleRow> samples(job.folder);
   ReportWriter<ThroughputRow> writer(job.folder);
-  Progress progress(options.progress, result.planned, "timed");
-  const bool own_table = options.benchmark_format == "console";
-  if (own_table) fmt::print("\n{}\n", throughput_header());
+  Progress progress(options.progress, result.tally.planned, "timed");
+  fmt::print("\n{}\n", throughput_header());
   for (const auto& of_case : cases) {
     progress.advance(0, to_line(of_case.front()->planned.c()));
     const std::vector<Timer::Rows> timed = timer.time(of_case, wanted);
@@ -344,9 +343,8 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
       if (!of_pair.samples.empty()) samples.append(of_pair.samples);
       writer.append(of_pair.rows);
       for (const ThroughputRow& row : of_pair.rows) {
-        if (own_table) tell_row(row);
-        ++result.timed;
-        result.red += is_red(row.status);
+        tell_row(row);
+        result.tally.add(row.status, is_red(row.status));
         told.push_back(row);
       }
       progress.advance(std::ssize(of_pair.rows), "");
@@ -356,9 +354,11 @@ BenchResult bench_pairs(const Job& job, std::vector<PassedPair> pairs) {
   report_to_google_benchmark(options, job.folder, told);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (const std::string text = clocks_warning(told); !text.empty()) tell(text);
-  fmt::print("\ntimed {} / planned {}  in {}\nreports: {}\n", result.timed, result.planned, clock_text(result.wall_s), job.folder);
+  const Tally& tally = result.tally;
+  fmt::print("\ntimed {} / planned {}{}  in {}\nreports: {}\n", tally.of(Status::pass), tally.planned, tally.others(), clock_text(result.wall_s),
+             job.folder);
   if (result.signal != 0)
-    fmt::print("interrupted by signal {}: {} of {} rows are in the report; go on with: {}\n", result.signal, result.timed, result.planned,
+    fmt::print("interrupted by signal {}: {} of {} rows are in the report; go on with: {}\n", result.signal, tally.done(), tally.planned,
                options.go_on);
   std::fflush(stdout);
   return result;

@@ -11,7 +11,7 @@
 namespace smla {
 
 struct BenchResult {
-  int64_t planned = 0, timed = 0, red = 0;
+  Tally tally;  // of rows: a pair in one timing and state of the cache
   int signal = 0;
   double wall_s = 0;
   int exit_status() const;

@@ -2,8 +2,11 @@
 #include "harness/google_benchmark.h"
 
 #include <benchmark/benchmark.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <sstream>
 
 #include "cases/words.h"
@@ -11,11 +14,16 @@
 namespace smla {
 namespace {
 
-/// Google Benchmark's JSON as text, and the format of theirs on stdout that the user asked for instead of our table. (Where their library writes the
-/// file, a full disk goes unnoticed, and a name that cannot be opened ends the process.)
+int theirs = -1;  // where stdout led, once it is left to Google Benchmark
+
+/// Google Benchmark's JSON as text, and the format of theirs that the user asked for on stdout. (Where their library writes the file, a full disk
+/// goes unnoticed, and a name that cannot be opened ends the process.)
 class JsonText : public benchmark::BenchmarkReporter {
  public:
-  explicit JsonText(bool shown) : shown_(shown ? benchmark::CreateDefaultDisplayReporter() : nullptr) { json_.SetOutputStream(&text_); }
+  explicit JsonText(bool shown) : shown_(shown ? benchmark::CreateDefaultDisplayReporter() : nullptr) {
+    json_.SetOutputStream(&text_);
+    if (shown_) shown_->SetOutputStream(&shown_text_);
+  }
   bool ReportContext(const Context& context) override { return json_.ReportContext(context) && (!shown_ || shown_->ReportContext(context)); }
   void ReportRuns(const std::vector<Run>& runs) override {
     json_.ReportRuns(runs);
@@ -26,9 +34,10 @@ class JsonText : public benchmark::BenchmarkReporter {
     if (shown_) shown_->Finalize();
   }
   std::string text() const { return text_.str(); }
+  std::string shown_text() const { return shown_text_.str(); }
 
  private:
-  std::ostringstream text_;
+  std::ostringstream text_, shown_text_;
   benchmark::JSONReporter json_;
   benchmark::BenchmarkReporter* shown_;  // theirs
 };
@@ -49,6 +58,12 @@ NameFilter::NameFilter(const std::string& text) : negative_(text.starts_with('-'
 void refuse_bench_flags(const Options& options) {
   NameFilter{options.benchmark_filter};
   if (!options.benchmark_out.empty()) refuse_unwritable(options.benchmark_out);
+}
+
+void leave_stdout_to_theirs(const Options& options) {
+  if (options.benchmark_format == "console") return;
+  theirs = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (theirs < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) throw UsageError("cannot leave stdout to Google Benchmark: no descriptor is free");
 }
 
 void report_to_google_benchmark(const Options& options, const std::string& folder, const std::vector<ThroughputRow>& rows) {
@@ -75,8 +90,15 @@ void report_to_google_benchmark(const Options& options, const std::string& folde
   int argc = static_cast<int>(argv.size());
   argv.push_back(nullptr);
   benchmark::Initialize(&argc, argv.data());
-  JsonText json(options.benchmark_format != "console");
+  JsonText json(theirs >= 0);
   benchmark::RunSpecifiedBenchmarks(&json);
+  if (theirs >= 0) {
+    std::fflush(stdout);
+    dup2(theirs, STDOUT_FILENO);
+    std::fputs(json.shown_text().c_str(), stdout);
+    std::fflush(stdout);  // what goes wrong is told at the end, as for any text
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
   write_text_file(options.benchmark_out.empty() ? folder + "/benchmark.json" : options.benchmark_out, json.text());
 }
 

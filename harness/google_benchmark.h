@@ -29,6 +29,9 @@ class NameFilter {
 /// written.
 void refuse_bench_flags(const Options& options);
 
+/// With --benchmark_format json or csv stdout holds what Google Benchmark prints and nothing else: from now on all other text goes to stderr.
+void leave_stdout_to_theirs(const Options& options);
+
 /// Hands the rows to Google Benchmark: one iteration each, of manual time. Writes benchmark.json.
 void report_to_google_benchmark(const Options& options, const std::string& folder, const std::vector<ThroughputRow>& rows);
 

@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "reports/env.h"
 #include "reports/report_file.h"
+#include "reports/text.h"
 
 using namespace smla;
 namespace fs = std::filesystem;
@@ -245,6 +247,30 @@ TEST_CASE("bench times what passed, and Google Benchmark's file is there") {
   };
   CHECK_THAT(text_of("benchmark.json"), ContainsSubstring("\"real_time\""));
   CHECK(text_of("summary.md").starts_with("# 2 / 2 timed: 0 red, 0 not timed\n"));
+}
+
+TEST_CASE("what nobody could time is not timed") {
+  Folder out;
+  const std::string asked = " --kernel cpu_naive " + kCase + " --timing graph --progress none --out " + out.path;
+  const Ran bench = run("bench" + asked);
+  INFO(bench.text);
+  CHECK(bench.status == 77);
+  CHECK_THAT(bench.text, ContainsSubstring("timed 0 / planned 1, 1 skipped"));
+  CHECK(read_text_file(out.path + "/cpu_x86_64/summary.md").starts_with("# 0 / 1 timed: 0 red, 1 not timed\n"));
+  CHECK(run("run" + asked).status == 0);  // it passed its checks
+}
+
+TEST_CASE("a format of Google Benchmark's has stdout for itself") {
+  Folder out;
+  const std::string asked = "bench --kernel cpu_naive " + kCase + " --max-time 0.02 --progress none --out " + out.path + " --benchmark_format ";
+  const Ran json = run(asked + "json 2> " + out.path + "/said");
+  INFO(json.text);
+  CHECK(json.status == 0);
+  CHECK(nlohmann::json::parse(json.text)["benchmarks"].size() == 1);
+  CHECK_THAT(read_text_file(out.path + "/said"), ContainsSubstring("pass            cpu_naive") && ContainsSubstring("timed 1 / planned 1"));
+  const Ran csv = run(asked + "csv 2> " + out.path + "/said");
+  CHECK(csv.text.starts_with("name,iterations,real_time"));
+  CHECK(lines(csv.text) == 2);
 }
 
 TEST_CASE("SIGTERM ends a run at once, in the middle of a case: what was finished of it stands in the report, and --resume asks the rest") {

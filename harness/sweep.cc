@@ -32,6 +32,14 @@ void Tally::add(Status status, bool is_red_pair) {
   red += is_red_pair;
 }
 
+std::string Tally::others() const {
+  std::string text;
+  for (size_t i = 0; i < by_status.size(); ++i)
+    if (static_cast<Status>(i) != Status::pass && by_status[i] > 0) text += fmt::format(", {} {}", by_status[i], name_of(static_cast<Status>(i)));
+  if (done() < planned) text += fmt::format(", {} not run", planned - done());
+  return text;
+}
+
 int SweepResult::exit_status() const {
   if (signal != 0) return 128 + signal;
   if (tally.red > 0) return kCorrectnessRed;
@@ -162,12 +170,7 @@ Decision judge_again(const Job& job, PassedPair& pair) {
 
 void print_tail(const SweepResult& result, const Job& job) {
   const Tally& tally = result.tally;
-  std::string rest;
-  for (size_t i = 0; i < tally.by_status.size(); ++i)
-    if (static_cast<Status>(i) != Status::pass && tally.by_status[i] > 0)
-      rest += fmt::format(", {} {}", tally.by_status[i], name_of(static_cast<Status>(i)));
-  if (tally.done() < tally.planned) rest += fmt::format(", {} not run", tally.planned - tally.done());
-  fmt::print("\npassed {} / planned {}{}  in {}\n", tally.of(Status::pass), tally.planned, rest, clock_text(result.wall_s));
+  fmt::print("\npassed {} / planned {}{}  in {}\n", tally.of(Status::pass), tally.planned, tally.others(), clock_text(result.wall_s));
   if (result.resumed > 0) fmt::print("resumed: {} of them were in the report\n", result.resumed);
   if (job.options.verbose) {
     std::string text;

@@ -20,6 +20,8 @@ struct Tally {
   int64_t of(Status status) const { return by_status[static_cast<size_t>(status)]; }
   int64_t done() const;
   void add(Status status, bool is_red_pair);
+  /// ", 1 fail, 84 unsupported, 2 not run": what did not pass.
+  std::string others() const;
 };
 
 /// A pair that passed, with the bits that it answered: what is timed later must give the same.

@@ -152,8 +152,8 @@ std::string summary_markdown(const SummaryInput& input) {
   std::string text =
       fmt::format("# {} / {} passed: {} red, {} unsupported or skipped, {} not run\n\n", passed, planned, red, declined, planned - seen);
   if (input.only_timed)
-    text = fmt::format("# {} / {} timed: {} red, {} not timed\n\n", timed_passed, std::max(input.planned, std::ssize(timed)), timed_red,
-                       std::max(input.planned - std::ssize(timed), int64_t{0}));
+    text = fmt::format("# {0} / {1} timed: {2} red, {3} not timed\n\n", timed_passed, std::max(input.planned, std::ssize(timed)), timed_red,
+                       std::max(input.planned, std::ssize(timed)) - timed_passed - timed_red);
   if (of_nothing > 0)
     text += fmt::format(
         "{} of the passed have no valid key in any row: zeros are their right answer, so they show that empty rows are handled and nothing else.\n\n",

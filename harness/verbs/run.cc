@@ -26,7 +26,8 @@ int run_on(const Options& options) {
   if (checked.signal == 0) {
     const BenchResult timed = bench_pairs(job, to_be_timed(job, checked.passed));
     wall_s += timed.wall_s;
-    if (timed.signal != 0 || status == kAllGreen) status = timed.exit_status();
+    const int how = timed.exit_status();
+    if (timed.signal != 0 || (status == kAllGreen && how != kNoPass)) status = how;  // what passed is green, timed or not
   }
   write_run_files(job.folder, {job.run.run_id, checked.tally.planned, checked.unexpected, job.start.command, wall_s});
   print_tail(checked, job);
@@ -39,6 +40,7 @@ int verb_run(int argc, char** argv) {
   Options options;
   if (!parse_flags("check, then bench: both reports", kChecking | kTiming | kRunning | kResuming, options, argc, argv)) return 0;
   refuse_bench_flags(options);
+  leave_stdout_to_theirs(options);
   cards_must_be_here(options);
   return on_each_card(options, run_on);
 }
