@@ -97,8 +97,9 @@ struct QSource {
 /// Throws UsageError for a format that is not judged yet.
 KvSource kv_source(const Inputs& in, int64_t slot);
 QSource q_source(const Inputs& in, int64_t t, int32_t h);
-/// What poison_row seeds poison_bytes with.
+/// What poison_row seeds poison_bytes with; and what the bytes behind the last slot of a page, up to the next page, are seeded with.
 uint64_t poison_salt(const Inputs& in, int64_t slot);
+uint64_t tail_salt(const Inputs& in, int64_t page);
 
 /// Writes the row_bytes of `slot`'s cached token in the case's KV format: bit-identical everywhere. Pure; any slot in [0, num_slots).
 void kv_row(const Inputs& in, int64_t slot, uint8_t* row);
@@ -107,7 +108,7 @@ void q_row(const Inputs& in, int64_t t, int32_t h, uint16_t* row);
 /// Poison of one row's bytes (unselected slots, guard rows): poison_bytes over row_bytes, seeded by case and `salt`.
 void poison_row(const Inputs& in, int64_t salt, uint8_t* row);
 /// Poison of any bytes. nan: 0xff, a NaN in each of e4m3, fp16, bf16 and fp32 at any alignment. huge: 77 77 f7 f7, finite and huge of either sign in
-/// each of them. random: bytes drawn from `salt`.
+/// each of them. random: bytes drawn from `salt`. numbers: the same, but of ordinary size in each of them (2^-15 to 2).
 void poison_bytes(Poison poison, uint64_t salt, uint8_t* bytes, int64_t n);
 
 /// The slot that q(t, h) points at in `needle` and `tracer`, and how often row t names it. -1: the row is empty.

@@ -14,6 +14,8 @@ void poison_bytes(Poison poison, uint64_t salt, uint8_t* bytes, int64_t n) {
 
 uint64_t poison_salt(const Inputs& in, int64_t slot) { return draw_at(stream(in.c.seed, Draw::poison), slot); }
 
+uint64_t tail_salt(const Inputs& in, int64_t page) { return poison_salt(in, in.num_slots + 1 + page); }
+
 void poison_row(const Inputs& in, int64_t salt, uint8_t* row) { poison_bytes(in.variant.poison, poison_salt(in, salt), row, in.row_bytes); }
 
 }  // namespace smla

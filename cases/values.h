@@ -101,7 +101,7 @@ SMLA_HD inline uint8_t e4m3_of(float integer, bool low) {
 // ---- Poison.
 
 /// What the slots that no row selects, page tails, stride gaps and guard rows hold.
-enum class Poison : int32_t { nan, huge, random };
+enum class Poison : int32_t { nan, huge, random, numbers };
 /// Bytes i .. i + 7 of a poisoned stretch, little endian; i is a multiple of 8 from the stretch's own begin.
 SMLA_HD inline uint64_t poison_word(Poison poison, uint64_t salt, int64_t i) {
   switch (poison) {
@@ -109,6 +109,8 @@ SMLA_HD inline uint64_t poison_word(Poison poison, uint64_t salt, int64_t i) {
       return ~uint64_t{0};
     case Poison::huge:
       return 0xf7f77777f7f77777u;
+    case Poison::numbers:
+      return (draw_at(salt, static_cast<uint64_t>(i)) & 0x8787878787878787u) | 0x3838383838383838u;
     default:
       return draw_at(salt, static_cast<uint64_t>(i));
   }

@@ -21,7 +21,7 @@ struct Count {
   int Variant::*field;
 };
 constexpr Count kCounts[] = {{"scaled_", &Variant::scale_q_log2}, {"half_", &Variant::half}, {"splits_", &Variant::num_splits}};
-constexpr std::string_view kPoison[] = {"poison_nan", "poison_huge", "poison_random"};
+constexpr std::string_view kPoison[] = {"poison_nan", "poison_huge", "poison_random", "poison_numbers"};
 constexpr std::string_view kPerturb[] = {"q", "kv", "indices", "topk_length", "sink", "sm_scale"};
 constexpr std::string_view kPerturbPrefix = "perturb_";
 

@@ -60,6 +60,7 @@ TEST_CASE("variants have words that read back") {
   CHECK(to_word(all) == "poison_huge+permuted+inserted+remapped+batch_reversed+strided+second+scaled_-3+half_2+splits_0+perturb_sm_scale");
   CHECK(parse_variant(to_word(all)) == all);
   CHECK(parse_variant("poison_random").poison == Poison::random);
+  CHECK(parse_variant("poison_numbers").poison == Poison::numbers);
   CHECK_THROWS_WITH(parse_variant("poison_hug"), "variant: unknown value 'poison_hug'; did you mean 'poison_huge'?");
   CHECK_THROWS_WITH(parse_variant("perturb_qq"), "variant perturb_*: unknown value 'qq'; did you mean 'q'?");
   CHECK_THROWS_WITH(parse_variant("splits_x"), "variant 'splits_x': 'x' is not a number");
@@ -243,6 +244,16 @@ TEST_CASE("poison is what it says at every alignment") {
   }
   CHECK(positive > 10);
   CHECK(negative > 10);
+  for (uint64_t salt = 0; salt < 50; ++salt) {
+    poison_bytes(Poison::numbers, salt, bytes, sizeof bytes);
+    for (size_t at = 0; at + 4 <= sizeof bytes; ++at) {
+      uint32_t word;
+      memcpy(&word, bytes + at, 4);
+      for (const float value : {float_from_bits(word), from_bf16(static_cast<uint16_t>(word)), from_fp16(static_cast<uint16_t>(word))})
+        REQUIRE((std::fabs(value) >= 0x1p-15f && std::fabs(value) < 2));
+      REQUIRE((bytes[at] & 0x78) == 0x38);  // e4m3 1 to 1.875
+    }
+  }
   const Inputs in = made(kLines[0], "poison_random"), nan = made(kLines[0], "base");
   std::vector<uint8_t> a(in.row_bytes), b(in.row_bytes);
   poison_row(in, 1, a.data());

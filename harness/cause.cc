@@ -13,6 +13,7 @@
 
 #include "cases/kv_format.h"
 #include "harness/reread.h"
+#include "harness/roundings.h"
 #include "reference/decode.h"
 #include "reference/exact.h"
 
@@ -22,9 +23,18 @@ namespace {
 using Row = WrongRow;
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNone = std::numeric_limits<double>::quiet_NaN();
 
-/// A cause, tried on one row: clauses that give the kernel's answer, the most telling first. `of_lse`: lse is what is to be explained.
+/// Clauses that give the kernel's answer in a row, the most telling first, and how near that is (WrongRow::misfit).
 using Texts = std::vector<std::string>;
-using Cause = std::function<Texts(const Row&, bool of_lse)>;
+struct Fit {
+  Texts texts;
+  double misfit = 0;
+  bool speaks = false;  // of this row; else it says nothing of it
+};
+/// A cause, tried on one row. `of_lse`: lse is what is to be explained. Of those of one `argument` that do alike the first is told: it is simpler.
+struct Cause {
+  const char* argument;
+  std::function<Fit(const Row&, bool of_lse)> tried;
+};
 struct Place {
   int64_t t, h;
 };
@@ -33,17 +43,31 @@ struct Place {
 struct Table {
   std::vector<Cause> causes;
 
-  void reads(const std::string& text, const std::function<bool(const Row&, Reading&)>& change) {
-    causes.emplace_back([=](const Row& row, bool of_lse) {
-      Reading r = row.right;
-      return change(row, r) && row.is(row.call.answer(r), of_lse) ? Texts{text} : Texts{};
-    });
+  void reads(const std::string& text, const std::function<bool(const Row&, Reading&)>& change, const char* argument = "") {
+    causes.push_back({argument, [=](const Row& row, bool of_lse) -> Fit {
+                        Reading r = row.right;
+                        if (!change(row, r)) return {};
+                        const Reread a = row.call.answer(r);
+                        if (!row.is(a, of_lse)) return {{}, 0, true};
+                        return {{text}, row.misfit(a, of_lse), true};
+                      }});
+  }
+  void left_out(const char* text, int64_t (*slot)(const Inputs& in)) {
+    reads(
+        text,
+        [=](const Row& row, Reading& r) {
+          for (int64_t i = 0; i < row.keys().n; ++i) r.m[i] = row.keys().slot[i] != slot(row.in());
+          return r.m != row.right.m;
+        },
+        "entry");
   }
   void scale(const char* text, double (*sm_scale)(const Case& c)) {
-    reads(text, [=](const Row& row, Reading& r) { return r.x *= sm_scale(row.in().c) / static_cast<double>(row.in().c.sm_scale), true; });
+    const auto change = [=](const Row& row, Reading& r) { return r.x *= sm_scale(row.in().c) / static_cast<double>(row.in().c.sm_scale), true; };
+    reads(text, change, "sm_scale");
   }
   void sink(const char* text, double (*of)(const Row& row)) {
-    reads(text, [=](const Row& row, Reading& r) { return r.sink = of(row), !row.in().sink.empty(); });
+    reads(
+        text, [=](const Row& row, Reading& r) { return r.sink = of(row), !row.in().sink.empty(); }, "sink");
   }
   /// The list ends before this position. What names a slot behind K_t counts, too, if it holds numbers.
   void end(const char* text, int32_t (*before)(const Row& row)) {
@@ -53,14 +77,41 @@ struct Table {
       return r.m != row.right.m && std::none_of(row.list() + row.k_t(), row.list() + std::max(row.k_t(), before(row)), poisoned);
     });
   }
-  /// Entries that name no slot are read as one; -1: this one is not.
+  /// Entries that name no slot are read as one; kNotRead: this one is not.
+  static constexpr int64_t kNotRead = std::numeric_limits<int64_t>::min();
   void invalid(const char* text, int64_t (*slot)(int64_t entry, int64_t slots)) {
     reads(text, [=](const Row& row, Reading& r) {
       std::map<int64_t, double> times;
       for (int32_t p = 0; p < row.k_t(); ++p)
         if (!row.in().is_valid(row.list()[p])) ++times[slot(row.list()[p], row.in().num_slots)];
-      times.erase(-1);
+      times.erase(kNotRead);
       return !times.empty() && std::all_of(times.begin(), times.end(), [&](const auto& of) { return row.count(r, of.first, of.second); });
+    });
+  }
+  /// Key i is read from another slot.
+  void slots(const char* text, int64_t (*slot)(const Row& row, int64_t i)) {
+    reads(text, [=](const Row& row, Reading& r) {
+      Keys keys;
+      for (int64_t i = 0; i < row.keys().n; ++i) {
+        const int64_t read = slot(row, i);
+        if (!row.call.holds_numbers(read)) return false;
+        row.call.append(keys, static_cast<int32_t>(read));
+      }
+      if (std::equal(keys.slot.begin(), keys.slot.end(), row.keys().slot.begin())) return false;
+      return row.replace(r, keys), true;
+    });
+  }
+  /// Slots stand elsewhere: byte `offset` of the pool.
+  void address(const char* text, int64_t (*offset)(const Inputs& in, int64_t slot)) {
+    reads(text, [=](const Row& row, Reading& r) {
+      const auto bytes = static_cast<size_t>(row.in().row_bytes);
+      Keys keys;
+      keys.slot.assign(row.keys().slot.begin(), row.keys().slot.begin() + row.keys().n);
+      keys.bytes.resize(keys.slot.size() * bytes);
+      for (size_t i = 0; i < keys.slot.size(); ++i)
+        if (!row.call.bytes_at(offset(row.in(), keys.slot[i]), std::span(keys.bytes).subspan(i * bytes, bytes))) return false;
+      if (std::equal(keys.bytes.begin(), keys.bytes.end(), row.keys().bytes.begin())) return false;
+      return row.replace(r, keys), true;
     });
   }
   /// Scales of fp8_656, where they are no powers of two.
@@ -86,35 +137,39 @@ struct Table {
   }
   /// Another row's answer, list, query or lse.
   void other(const std::string& whose, Place (*place)(const Case& c, int64_t t, int64_t h)) {
-    causes.emplace_back([=](const Row& row, bool of_lse) {
-      const Place at = place(row.in().c, row.t, row.h);
-      const auto h = static_cast<int32_t>(at.h);
-      if (at.t < 0 || at.t >= row.in().tokens() || h < 0 || h >= row.in().c.h_q || (at.t == row.t && h == row.h)) return Texts{};
-      Texts texts;
-      const auto tries = [&](const char* what, int64_t list, int64_t query, double its_sink) {
-        Reading r = row.call.reading(list, query, h);
-        r.sink = its_sink;
-        const Reread a = row.call.answer(r);
-        if (texts.empty() && row.is(a, of_lse)) texts.push_back(what + whose);
-        return a;
-      };
-      const Reread its = tries("this were the answer to ", at.t, at.t, sink_of(row.in(), h));
-      if (texts.empty() && !of_lse && row.is_out(its)) texts.push_back("this were the out of " + whose);
-      if (texts.empty() && of_lse && row.stats.out_ok() && row.is_lse(its.lse)) texts.push_back("this were the lse of " + whose);
-      tries("this, but for the sink, were the answer to ", at.t, at.t, row.right.sink);
-      if (h == row.h) tries("the list were that of ", at.t, row.t, row.right.sink);
-      tries("q were that of ", row.t, at.t, row.right.sink);
-      return texts;
-    });
+    causes.push_back({"", [=](const Row& row, bool of_lse) -> Fit {
+                        const Place at = place(row.in().c, row.t, row.h);
+                        const auto h = static_cast<int32_t>(at.h);
+                        if (at.t < 0 || at.t >= row.in().tokens() || h < 0 || h >= row.in().c.h_q || (at.t == row.t && h == row.h)) return {};
+                        Texts texts;
+                        double misfit = 0;
+                        const auto tries = [&](const char* what, int64_t list, int64_t query, double its_sink) {
+                          Reading r = row.call.reading(list, query, h);
+                          r.sink = its_sink;
+                          const Reread a = row.call.answer(r);
+                          if (texts.empty() && row.is(a, of_lse)) texts.push_back(what + whose), misfit = row.misfit(a, of_lse);
+                          return a;
+                        };
+                        const Reread its = tries("this were the answer to ", at.t, at.t, sink_of(row.in(), h));
+                        if (texts.empty() && (of_lse ? row.stats.out_ok() && row.is_lse(its.lse) : row.is_out(its)))
+                          texts.push_back((of_lse ? "this were the lse of " : "this were the out of ") + whose), misfit = row.misfit(its, of_lse);
+                        tries("this, but for the sink, were the answer to ", at.t, at.t, row.right.sink);
+                        if (h == row.h) tries("the list were that of ", at.t, row.t, row.right.sink);
+                        tries("q were that of ", row.t, at.t, row.right.sink);
+                        return {texts, misfit};
+                      }});
   }
   void lse(const char* text, double (*value)(const Row& row, double right)) {
-    causes.emplace_back(
-        [=](const Row& row, bool of_lse) { return of_lse && row.is_lse(value(row, row.stats.lse_expected)) ? Texts{text} : Texts{}; });
+    causes.push_back({"", [=](const Row& row, bool of_lse) -> Fit {
+                        const double other = of_lse ? value(row, row.stats.lse_expected) : kNone;
+                        if (!row.is_lse(other)) return {};
+                        return {{text}, row.misfit({{}, {}, other}, true)};
+                      }});
   }
 };
 
 /// One entry left out or counted twice: got (Z + a e) = S + a e v with a = -1 or 1, so it is the entry with the least |S - got Z + a e (v - got)|.
-Texts one_entry(const Row& row, bool of_lse) {
+Fit one_entry(const Row& row, bool of_lse) {
   const int64_t n = row.keys().n;
   if (n < 2) return {};
   const double top = row.right.x.head(n).maxCoeff();
@@ -128,9 +183,14 @@ Texts one_entry(const Row& row, bool of_lse) {
     (squares + 2 * a * dots).minCoeff(&i);
     Reading r = row.right;
     r.m[i] += a;
-    if ((a < 0 && (i == 0 || i == n - 1)) || !row.is(row.call.answer(r), of_lse)) continue;  // those are tried by name
+    const Reread answer = row.call.answer(r);
+    if ((a < 0 && (i == 0 || i == n - 1)) || !row.is(answer, of_lse)) continue;  // those are tried by name
     const char* what = a < 0 ? "were left out" : "counted twice";
-    return {fmt::format("entry {} {}", row.keys().position[i], what), fmt::format("one entry {}", what)};
+    const int32_t position = row.keys().position[i], slot = row.keys().slot[i];
+    return {{fmt::format("entry {}, which names slot {}, {}", position, slot, what),
+             fmt::format("the entry of each list that names slot {} {}", slot, what), fmt::format("entry {} {}", position, what),
+             fmt::format("one entry {}", what)},
+            row.misfit(answer, of_lse)};
   }
   return {};
 }
@@ -151,18 +211,44 @@ std::vector<Cause> table() {
   all.sink("the sink were indexed by query token", [](const Row& row) { return sink_of(row.in(), row.t % row.in().c.h_q); });
   all.reads("the first valid entry were left out", [](const Row& row, Reading& r) { return row.keys().n > 0 && (r.m[0] = 0, true); });
   all.reads("the last valid entry were left out", [](const Row& row, Reading& r) { return row.keys().n > 0 && (r.m[row.keys().n - 1] = 0, true); });
-  all.causes.emplace_back(one_entry);
+  all.left_out("slot 0 were invalid", [](const Inputs&) { return int64_t{0}; });
+  all.left_out("the pool's last slot were invalid", [](const Inputs& in) { return in.num_slots - 1; });
+  all.causes.push_back({"entry", one_entry});
   all.end("the list ended at its first invalid entry", [](const Row& row) {
     const auto is_invalid = [&](int32_t slot) { return !row.in().is_valid(slot); };
     return static_cast<int32_t>(std::find_if(row.list(), row.list() + row.k_t(), is_invalid) - row.list());
   });
   all.end("as many entries were read as are valid", [](const Row& row) { return static_cast<int32_t>(row.keys().n); });
-  all.end("the last tile of 64 were left out", [](const Row& row) { return (row.k_t() - 1) / 64 * 64; });
+  all.end("the last tile of 64 were left out", [](const Row& row) { return row.k_t() > 64 ? (row.k_t() - 1) / 64 * 64 : row.k_t(); });
   all.end("one entry behind topk_length counted", [](const Row& row) { return std::min(row.k_t() + 1, row.in().c.topk); });
+  all.end("topk_length were rounded up to a whole tile of 64", [](const Row& row) { return std::min((row.k_t() + 63) / 64 * 64, row.in().c.topk); });
   all.end("topk_length were ignored", [](const Row& row) { return row.in().c.topk; });
-  all.invalid("-1 were slot 0", [](int64_t entry, int64_t) -> int64_t { return entry == -1 ? 0 : -1; });
+  all.end("topk_length were the first query token's", [](const Row& row) { return row.in().k_t(0); });
+  all.end("topk_length were indexed by request", [](const Row& row) { return row.in().k_t(row.t / row.in().c.s_q); });
+  all.invalid("-1 were slot 0", [](int64_t entry, int64_t) { return entry == -1 ? 0 : Table::kNotRead; });
+  all.invalid("-1 were the row before the pool", [](int64_t entry, int64_t) { return entry == -1 ? -1 : Table::kNotRead; });
   all.invalid("entries outside of the pool were taken modulo its slots",
               [](int64_t entry, int64_t slots) { return (entry % slots + slots) % slots; });
+  all.invalid("entries beyond the pool were its last slot", [](int64_t entry, int64_t slots) { return entry < 0 ? Table::kNotRead : slots - 1; });
+  all.invalid("entries beyond the pool were the row behind it", [](int64_t entry, int64_t slots) { return entry < 0 ? Table::kNotRead : slots; });
+  all.slots("an entry's position were its slot", [](const Row& row, int64_t i) -> int64_t { return row.keys().position[i]; });
+  all.slots("the first entry named slot 0",
+            [](const Row& row, int64_t i) -> int64_t { return row.keys().position[i] == 0 ? 0 : row.keys().slot[i]; });
+  all.slots("slots were kept in 16 bits", [](const Row& row, int64_t i) -> int64_t { return row.keys().slot[i] & 0xffff; });
+  all.slots("every four entries named slots in a row, from the first one's on", [](const Row& row, int64_t i) -> int64_t {
+    const int32_t position = row.keys().position[i], first = row.list()[position / 4 * 4], slot = first + position % 4;
+    return row.in().is_valid(first) && row.in().is_valid(slot) ? slot : row.keys().slot[i];
+  });
+  all.address("page_stride_bytes were ignored", [](const Inputs& in, int64_t slot) { return slot * in.row_bytes; });
+  all.address("page_size were 64", [](const Inputs& in, int64_t slot) { return slot / 64 * in.page_stride_bytes + slot % 64 * in.row_bytes; });
+  all.address("page_size were even", [](const Inputs& in, int64_t slot) {
+    const int64_t page_size = (in.c.page_size + 1) / 2 * 2;
+    return slot / page_size * in.page_stride_bytes + slot % page_size * in.row_bytes;
+  });
+  all.address("rows were 576 values wide", [](const Inputs& in, int64_t slot) {
+    const int64_t row_bytes = in.c.kv_format == KvFormat::fp8_656 ? in.row_bytes : 2 * 576;
+    return slot / in.c.page_size * in.page_stride_bytes + slot % in.c.page_size * row_bytes;
+  });
   static constexpr auto kRest = [](const Row& row) { return (64 - row.k_t() % 64) % 64; };
   all.reads("the rest of the last tile were slot 0", [](const Row& row, Reading& r) { return kRest(row) > 0 && row.count(r, 0, kRest(row)); });
   all.reads("the rest of the last tile counted, with score 0 and value 0", [](const Row& row, Reading& r) {
@@ -208,6 +294,11 @@ std::vector<Cause> table() {
   });
   all.lse("it were in base 2",
           [](const Row& row, double right) { return row.call.contract.lse_base == LseBase::e ? right / std::numbers::ln2 : kNone; });
+  all.lse("it were rounded to bf16, which is not declared", [](const Row& row, double right) {
+    const double unit = row.call.contract.lse_base == LseBase::two ? std::numbers::ln2 : 1;
+    return row.call.contract.lse_dtype == LseType::f32 ? unit * static_cast<double>(widen(FloatType::bf16, to_bf16(static_cast<float>(right / unit))))
+                                                       : kNone;
+  });
   all.lse("it were in base e",
           [](const Row& row, double right) { return row.call.contract.lse_base == LseBase::two ? right * std::numbers::ln2 : kNone; });
   all.lse("it counted the sink", [](const Row& row, double right) {
@@ -222,19 +313,42 @@ std::vector<Cause> table() {
   return all.causes;
 }
 
-std::string explain(const std::vector<Row>& rows, bool of_lse) {
+/// What accounts for the wrong rows; `elsewhere`: and would have shown in some of the right ones.
+std::string explain(const std::vector<Row>& wrong, const std::vector<Row>& right, bool of_lse, bool& elsewhere) {
   static const std::vector<Cause> kCauses = table();
-  if (!of_lse && std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.got.isZero(0); })) return "zeros were written";
-  Texts named;
+  if (!of_lse && std::all_of(wrong.begin(), wrong.end(), [](const Row& row) { return row.got.isZero(0); })) return "zeros were written";
+  struct Named {
+    const Cause* cause;
+    std::string text;
+    double misfit;
+  };
+  std::vector<Named> named;
   for (const Cause& cause : kCauses) {
-    Texts texts = cause(rows[0], of_lse);
-    for (size_t i = 1; i < rows.size() && !texts.empty(); ++i) {
-      const Texts of_row = cause(rows[i], of_lse);
-      std::erase_if(texts, [&](const std::string& text) { return std::find(of_row.begin(), of_row.end(), text) == of_row.end(); });
+    Fit fit = cause.tried(wrong[0], of_lse);
+    for (size_t i = 1; i < wrong.size() && !fit.texts.empty(); ++i) {
+      const Fit of_row = cause.tried(wrong[i], of_lse);
+      fit.misfit += of_row.misfit;
+      std::erase_if(fit.texts,
+                    [&](const std::string& text) { return std::find(of_row.texts.begin(), of_row.texts.end(), text) == of_row.texts.end(); });
     }
-    if (!texts.empty() && std::find(named.begin(), named.end(), texts[0]) == named.end()) named.push_back(texts[0]);
+    if (!fit.texts.empty()) named.push_back({&cause, fit.texts[0], fit.misfit});
   }
-  return named.empty() || named.size() > 3 ? "" : fmt::format("as if {}", fmt::join(named, ", or as if "));
+  double least = kInf;
+  for (const Named& one : named) least = std::min(least, one.misfit);
+  Texts told;
+  std::set<std::string> arguments;
+  elsewhere = true;
+  for (const auto& [cause, text, misfit] : named) {
+    if (misfit > 1.2 * least + 50) continue;  // 50: e^-25 as likely, of errors with one sigma
+    if (*cause->argument != 0 && !arguments.insert(cause->argument).second) continue;
+    if (std::find(told.begin(), told.end(), text) != told.end()) continue;
+    told.push_back(text);
+    elsewhere &= std::any_of(right.begin(), right.end(), [&, tried = cause->tried](const Row& row) {
+      const Fit fit = tried(row, of_lse);
+      return fit.speaks && fit.texts.empty();
+    });
+  }
+  return told.empty() || told.size() > 3 ? "" : fmt::format("as if {}", fmt::join(told, ", or as if "));
 }
 
 /// What stands in out and in lse of all these rows, whatever the reason.
@@ -295,52 +409,107 @@ class Where {
   int64_t rows_[std::size(kKinds)][2] = {};  // right and wrong
 };
 
-}  // namespace
-
-Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, const OracleBlock* block, std::span<const int64_t> tokens,
-                   const CandidateRows& rows) {
-  constexpr int32_t kLongest = 4096;  // of lists: each that is looked at takes 5 KiB an entry
-  if (in.c.topk > kLongest) return {};
-  const size_t most_tried = in.c.topk > 1024 ? 2 : 6;
-  constexpr double kClear = 12;  // z of an element, or twice an lse's share of its limit: less may be anything
-  Call call(in, judged_by, split);
-  struct Found {
+/// The rows that some answer got wrong.
+struct Wrong {
+  struct Row {
     int64_t t;
     int32_t h;
     RowStats stats;
     std::vector<float> out;
     double lse;
+    /// z of an element, or twice an lse's share of its limit.
+    double clear(bool of_lse) const { return of_lse ? 2 * stats.lse_ratio : stats.n_nonfinite_mismatch > 0 ? kInf : stats.z_max; }
   };
-  std::vector<Found> wrong[2];  // of out, of lse
+  std::vector<Row> rows[2];  // of out, of lse
+  PooledRms pooled;
+  std::vector<Row> of_pooled;  // a few of its rows, of which none is wrong
+  std::vector<Row> right;      // a few from all over
   Where where[2];
+  bool any[2] = {}, any_nan = false;
+};
+
+Wrong wrong_rows(const Inputs& in, const Contract& judged_by, bool split, const OracleBlock* block, std::span<const int64_t> tokens,
+                 const CandidateRows& rows) {
+  Wrong wrong;
   int32_t valid = 0;  // entries of the token's list
-  for (int64_t row = 0; row < std::ssize(tokens) * in.c.h_q; ++row) {
-    Found f{tokens[row / in.c.h_q], static_cast<int32_t>(row % in.c.h_q), {}, {}, rows.lse.empty() ? 0.0 : rows.lse[row]};
+  const int64_t all = std::ssize(tokens) * in.c.h_q;
+  for (int64_t row = 0; row < all; ++row) {
+    Wrong::Row f{tokens[row / in.c.h_q], static_cast<int32_t>(row % in.c.h_q), {}, {}, rows.lse.empty() ? 0.0 : rows.lse[row]};
     if (f.h == 0) valid = static_cast<int32_t>(valid_slots(in, f.t).size());
     for (int32_t d = 0; d < in.c.d_v; ++d) f.out.push_back(static_cast<float>(decode16(rows.out[row * in.c.d_v + d], in.c.q_dtype)));
     f.stats = judge_row_of_family(block, row, in, f.t, f.h, judged_by, split, f.out, f.lse);
     if (judged_by.lse_base == LseBase::two) f.lse *= std::numbers::ln2;
+    wrong.pooled.add(f.stats, in.c.d_v);
+    if (f.stats.pooled && f.stats.out_ok() && wrong.of_pooled.size() < 4) wrong.of_pooled.push_back(f);
+    if (f.stats.ok() && valid > 1 && row % std::max<int64_t>(1, all / 16) == 0) wrong.right.push_back(f);
+    wrong.any_nan |= std::isnan(f.lse) || std::any_of(f.out.begin(), f.out.end(), [](float x) { return std::isnan(x); });
     for (const bool of_lse : {false, true}) {
       const bool is_wrong = of_lse ? !f.stats.lse_ok() : !f.stats.out_ok();
-      where[of_lse].add(in, f.t, f.h, valid, is_wrong);
-      if (is_wrong && valid != 1) wrong[of_lse].push_back(f);  // of one key, whatever loses it leaves nothing
+      wrong.any[of_lse] |= is_wrong;
+      wrong.where[of_lse].add(in, f.t, f.h, valid, is_wrong);
+      if (is_wrong && valid != 1) wrong.rows[of_lse].push_back(f);  // of one key, whatever loses it leaves nothing
     }
   }
+  return wrong;
+}
+
+const Wrong::Row& clearest(const std::vector<Wrong::Row>& rows, bool of_lse) {
+  return *std::max_element(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return a.clear(of_lse) < b.clear(of_lse); });
+}
+/// Some from all over them, `first` in front.
+std::vector<Row> some_of(const std::vector<Wrong::Row>& rows, Call& call, const Wrong::Row* first = nullptr) {
+  const size_t most = call.in.c.topk > 1024 ? 2 : 6;
+  std::vector<Row> some;
+  const auto add = [&](const Wrong::Row& f) { some.emplace_back(call, f.t, f.h, f.stats, f.out, f.lse); };
+  if (first != nullptr) add(*first);
+  for (size_t i = 0, n = std::min(most, rows.size()); i < n; ++i) add(rows[i * rows.size() / n]);
+  return some;
+}
+
+Causes causes_of(const Wrong& wrong, Call& call, bool all_judged) {
+  constexpr double kClear = 12;  // less may be anything
   Causes causes;
   for (const bool of_lse : {false, true}) {
-    const std::vector<Found>& all = wrong[of_lse];
-    const auto clear = [&](const Found& f) { return of_lse ? 2 * f.stats.lse_ratio : f.stats.n_nonfinite_mismatch > 0 ? kInf : f.stats.z_max; };
-    const auto clearest = std::max_element(all.begin(), all.end(), [&](const Found& a, const Found& b) { return clear(a) < clear(b); });
     std::string& text = of_lse ? causes.lse : causes.out;
-    if (all.size() >= 2 && clear(*clearest) >= kClear / 3) {
-      std::vector<Row> tried;  // the clearest, and some from all over them
-      const auto add = [&](const Found& f) { tried.emplace_back(call, f.t, f.h, f.stats, f.out, f.lse); };
-      add(*clearest);
-      for (size_t i = 0, n = std::min(most_tried, all.size()); i < n; ++i) add(all[i * all.size() / n]);
-      if (clear(*clearest) >= kClear) text = explain(tried, of_lse);
-      if (text.empty()) text = in_common(tried, of_lse);
+    const std::string where = all_judged ? wrong.where[of_lse].text() : "";
+    if (const std::vector<Wrong::Row>& rows = wrong.rows[of_lse]; !rows.empty()) {
+      const Wrong::Row& first = clearest(rows, of_lse);
+      const std::vector<Row> tried = some_of(rows, call, &first);
+      const double clear = rows.size() < 2 ? 0 : first.clear(of_lse);
+      bool elsewhere = false;
+      if (clear >= kClear) text = explain(tried, some_of(wrong.right, call), of_lse, elsewhere);
+      if (!text.empty() && elsewhere) text = (where.empty() ? "in the wrong rows, and not in the right ones, " : where + ", ") + text;
+      if (!of_lse && text.empty()) text = undeclared_rounding(tried);
+      if (clear >= kClear / 3 && text.empty()) text = in_common(tried, of_lse);
+    } else if (!of_lse && !wrong.pooled.ok()) {
+      text = undeclared_rounding(some_of(wrong.of_pooled, call));
     }
-    if (text.empty() && std::ssize(tokens) == in.tokens()) text = where[of_lse].text();
+    if (text.empty()) text = where;
+  }
+  return causes;
+}
+
+}  // namespace
+
+Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, const OracleBlock* block, std::span<const int64_t> tokens,
+                   const CandidateRows& rows, const Refilled* refilled) {
+  constexpr int32_t kLongest = 4096;  // of lists: each that is looked at takes 5 KiB an entry
+  if (in.c.topk > kLongest) return {};
+  const Wrong wrong = wrong_rows(in, judged_by, split, block, tokens, rows);
+  const bool all_judged = std::ssize(tokens) == in.tokens();
+  Call call(in, judged_by, split);
+  Causes causes = causes_of(wrong, call, all_judged);
+  if (refilled == nullptr || !wrong.any_nan) return causes;
+  const Wrong still = wrong_rows(refilled->in, judged_by, split, block, tokens, refilled->rows);
+  Call refilled_call(refilled->in, judged_by, split);
+  const Causes then = causes_of(still, refilled_call, all_judged);
+  for (const bool of_lse : {false, true}) {
+    std::string& text = of_lse ? causes.lse : causes.out;
+    const std::string& again = of_lse ? then.lse : then.out;
+    const auto names_one = [](const std::string& one) { return one.find("as if") != one.npos; };
+    if (names_one(text)) continue;
+    if (wrong.any[of_lse] && !still.any[of_lse]) text = "right where unselected memory holds numbers: it is read, and must not be";
+    else if (names_one(again)) text = "where unselected memory holds numbers, " + again;
   }
   return causes;
 }

@@ -15,8 +15,15 @@ struct Causes {
   std::string out, lse;
 };
 
-/// Tries a few of the wrong rows among these. `block` as for RowComparer::add.
+/// The same tokens, answered where memory that no row selects holds numbers (Poison::numbers). What a kernel reads there shows in its answer, and
+/// not only as NaN.
+struct Refilled {
+  const Inputs& in;
+  CandidateRows rows;
+};
+
+/// Tries a few of the wrong rows among these. `block` as for RowComparer::add. `refilled`: looked at where a row should be finite, and is not.
 Causes find_causes(const Inputs& in, const Contract& judged_by, bool split, const OracleBlock* block, std::span<const int64_t> tokens,
-                   const CandidateRows& rows);
+                   const CandidateRows& rows, const Refilled* refilled = nullptr);
 
 }  // namespace smla

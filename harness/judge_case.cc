@@ -60,7 +60,9 @@ struct Subject {
   std::map<size_t, RelationWatch> relations;  // by check
   size_t to_come = 0;                         // takes whose last launch has not come back yet
   bool asked = false, left_out = false;
-  bool is_wrong = false;  // a row of the base run was
+  bool is_wrong = false;           // a row of the base run was
+  std::unique_ptr<Take> refilled;  // the base run once more, where unselected memory holds numbers; of refilled_tokens
+  std::span<const int64_t> refilled_tokens;
 
   bool running() const { return evidence.ended == Status::pass && !takes.empty(); }
   void end(Status status, const std::string& detail) {
@@ -332,7 +334,26 @@ class CaseJudge {
       if (take.base()) subject.impostors = std::make_unique<ImpostorWatch>(*base_, take.contract, take.split);
     }
     if (take.bits_promised) same_bits(subject, take, first);
+    if (take.base() && options_.causes && !subject.refilled && holds_nan(take)) refill(subject, request, tokens);
     return true;
+  }
+
+  static bool holds_nan(const Take& take) {
+    const FloatType type = take.in->c.q_dtype;
+    const uint16_t inf = type == FloatType::bf16 ? 0x7f80 : 0x7c00;
+    const auto& out = take.reply.out;
+    return std::any_of(out.begin(), out.end(), [&](uint16_t bits) { return (bits & 0x7fff) > inf; });
+  }
+  /// For causes alone: whatever becomes of it, no verdict rests on it.
+  void refill(Subject& subject, RunRequest request, std::span<const int64_t> tokens) {
+    request.variant.poison = Poison::numbers;
+    auto take = std::make_unique<Take>();
+    take->in = inputs(request.variant);
+    take->reply = subject.candidate->worker->run(request);
+    note(take->reply);
+    if (take->reply.status != Status::pass) return;
+    subject.refilled = std::move(take);
+    subject.refilled_tokens = tokens;
   }
 
   /// The tokens to ask for so that rows come back in the order of the oracle's.
@@ -434,9 +455,16 @@ class CaseJudge {
   void look_for_causes(Subject& subject, const OracleBlock* answer, std::span<const int64_t> tokens, size_t from) {
     const Take& base = subject.takes[0];
     const RowFigures& f = base.comparer->figures();
-    if (subject.is_wrong || f.out.n_bad_rows + f.lse.n_bad_rows == 0) return;
+    if (subject.is_wrong || (f.out.n_bad_rows + f.lse.n_bad_rows == 0 && f.pooled.ok())) return;
     subject.is_wrong = true;
-    subject.evidence.causes = find_causes(*base.in, base.contract, base.split, answer, tokens, rows(base.reply, from, tokens.size()));
+    const CandidateRows judged = rows(base.reply, from, tokens.size());
+    if (subject.refilled && subject.refilled_tokens.data() == chunk_.data()) {
+      const Refilled refilled{*subject.refilled->in, rows(subject.refilled->reply, from, tokens.size())};
+      subject.evidence.causes = find_causes(*base.in, base.contract, base.split, answer, tokens, judged, &refilled);
+      subject.refilled = nullptr;
+    } else {
+      subject.evidence.causes = find_causes(*base.in, base.contract, base.split, answer, tokens, judged);
+    }
   }
 
   CandidateRows rows(const RunReply& reply, size_t from, size_t count) const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/figure.h"
 #include "reference/decode.h"
 
 namespace smla {
@@ -59,8 +60,8 @@ void RelationWatch::add(const Answer& a, const Answer& b, const RelatedRows& who
 
 std::string RelationWatch::fault() const {
   if (bad_out_ + bad_lse_ == 0) return "";
-  return fmt::format("of {} rows {} answer another out and {} another lse (z {:.3g}, lse {:.3g} of its limit), first at {}", rows_, bad_out_,
-                     bad_lse_, z_max_, lse_ratio_max_, worst_);
+  return fmt::format("of {} rows {} answer another out and {} another lse (z {}, lse {} of its limit), first at {}", rows_, bad_out_, bad_lse_,
+                     figure_beside(z_max_, Limits().z_max), figure_beside(lse_ratio_max_, Limits().lse_ratio), worst_);
 }
 
 }  // namespace smla

@@ -17,12 +17,42 @@ bool is_nearer(double other, double right) { return right > 6 ? 3 * other < righ
 
 }  // namespace
 
-bool Call::holds_numbers(int64_t slot) const { return std::binary_search(in.selected.begin(), in.selected.end(), slot); }
+bool Call::is_selected(int64_t slot) const { return std::binary_search(in.selected.begin(), in.selected.end(), slot); }
+
+bool Call::holds_numbers(int64_t slot) const {
+  const bool everywhere = in.variant.poison == Poison::numbers && in.c.pattern != Pattern::far;  // of a far pool little more than rows is there
+  return is_selected(slot) || (everywhere && slot >= -1 && slot <= in.num_slots);
+}
+
+void Call::row(int64_t slot, uint8_t* bytes) const {
+  if (is_selected(slot)) kv_row(in, slot, bytes);
+  else poison_row(in, slot, bytes);
+}
 
 void Call::append(Keys& keys, int32_t slot) const {
   keys.slot.push_back(slot);
   keys.bytes.resize(keys.slot.size() * static_cast<size_t>(in.row_bytes));
-  kv_row(in, slot, keys.bytes.data() + keys.bytes.size() - in.row_bytes);
+  row(slot, keys.bytes.data() + keys.bytes.size() - in.row_bytes);
+}
+
+bool Call::bytes_at(int64_t offset, std::span<uint8_t> bytes) const {
+  const int64_t rows_bytes = in.c.page_size * in.row_bytes;
+  std::vector<uint8_t> piece;
+  for (size_t done = 0; done < bytes.size();) {
+    const int64_t at = offset + static_cast<int64_t>(done), page = at / in.page_stride_bytes, in_page = at % in.page_stride_bytes;
+    if (at < 0 || page >= in.num_pages) return false;
+    const bool is_row = in_page < rows_bytes;
+    const int64_t slot = page * in.c.page_size + in_page / in.row_bytes;
+    if (is_row ? !holds_numbers(slot) : in.variant.poison != Poison::numbers) return false;
+    piece.resize(static_cast<size_t>(is_row ? in.row_bytes : in.page_stride_bytes - rows_bytes));
+    if (is_row) row(slot, piece.data());
+    else poison_bytes(in.variant.poison, tail_salt(in, page), piece.data(), std::ssize(piece));
+    const auto from = static_cast<size_t>(is_row ? in_page % in.row_bytes : in_page - rows_bytes),
+               n = std::min(piece.size() - from, bytes.size() - done);
+    std::copy_n(piece.begin() + static_cast<int64_t>(from), n, bytes.begin() + static_cast<int64_t>(done));
+    done += n;
+  }
+  return true;
 }
 
 void Call::decode(Keys& keys) const {
@@ -35,7 +65,7 @@ const Keys& Call::list(int64_t t) {
   Keys& keys = found->second;
   for (int32_t p = 0; fresh && p < in.c.topk; ++p) {
     const int32_t slot = in.indices[t * in.c.topk + p];
-    if (!holds_numbers(slot)) continue;
+    if (!in.is_valid(slot) || !holds_numbers(slot)) continue;
     keys.position.push_back(p);
     keys.n += p < in.k_t(t);
     append(keys, slot);
@@ -99,10 +129,19 @@ bool WrongRow::is(const Reread& a, bool of_lse) const {
   return is_out(a) && ((!stats.lse_ok() && !of_lse) || call.contract.lse_dtype == LseType::none || is_lse(a.lse));
 }
 
+double WrongRow::lse_limit(double other) const {
+  const bool known = stats.lse_ratio > 0 && std::isfinite(stats.lse_ratio);
+  return known ? stats.lse_err / stats.lse_ratio : 1e-5 * (1 + std::fabs(other));
+}
+
+double WrongRow::misfit(const Reread& a, bool of_lse) const {
+  if (!of_lse) return std::pow(off(a), 2) * static_cast<double>(got.size());
+  return a.lse == lse ? 0 : std::pow((a.lse - lse) / lse_limit(a.lse), 2);
+}
+
 bool WrongRow::is_lse(double other) const {
   if (other == lse) return true;
-  const bool known = stats.lse_ratio > 0 && std::isfinite(stats.lse_ratio);
-  const double limit = known ? stats.lse_err / stats.lse_ratio : 1e-5 * (1 + std::fabs(other)), off_it = std::fabs(other - lse);
+  const double limit = lse_limit(other), off_it = std::fabs(other - lse);
   return off_it <= 2 * limit && (stats.lse_ok() || is_nearer(off_it / limit, stats.lse_ratio));
 }
 
@@ -113,6 +152,11 @@ bool WrongRow::count(Reading& r, int64_t slot, double times) const {
   call.decode(one);
   count(r, call.scores(one.k, t, h)[0], one.k.leftCols(in().c.d_v), times);
   return true;
+}
+
+void WrongRow::replace(Reading& r, Keys& keys) const {
+  call.decode(keys);
+  r = {call.scores(keys.k, t, h), VectorXd::Ones(keys.k.rows()), keys.k.leftCols(in().c.d_v), r.sink};
 }
 
 void WrongRow::count(Reading& r, double x, const RowMatrixXd& v, double times) {

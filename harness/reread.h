@@ -4,6 +4,7 @@
 #include <Eigen/Dense>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "cases/contract.h"
@@ -13,7 +14,7 @@
 
 namespace smla {
 
-/// The entries of a list that name a slot which some row selects, so that it holds numbers. The first n stand before K_t.
+/// The entries of a list that name a slot of the pool which holds numbers. The first n stand before K_t.
 struct Keys {
   std::vector<int32_t> position, slot;
   std::vector<uint8_t> bytes;  // [entries][row_bytes]
@@ -38,9 +39,13 @@ class Call {
   Call(const Inputs& inputs, const Contract& judged_by, bool split) : in(inputs), contract(judged_by), split_(split) {}
   const Inputs& in;
   const Contract& contract;
+  bool split() const { return split_; }
 
+  /// Some row selects it, or nothing that is read holds anything else (Poison::numbers): then slot -1 and slot num_slots do, too.
   bool holds_numbers(int64_t slot) const;
   void append(Keys& keys, int32_t slot) const;
+  /// The bytes of the pool from `offset` on, counted from its first page. False: some of them are no numbers.
+  bool bytes_at(int64_t offset, std::span<uint8_t> bytes) const;
   /// k from bytes.
   void decode(Keys& keys) const;
   const Keys& list(int64_t t);
@@ -50,6 +55,9 @@ class Call {
   Reread answer(const Reading& reading) const;
 
  private:
+  bool is_selected(int64_t slot) const;
+  void row(int64_t slot, uint8_t* bytes) const;
+
   bool split_;
   std::map<int64_t, Keys> lists_;
 };
@@ -76,14 +84,19 @@ class WrongRow {
   /// The kernel's own answer: within a few sigma of it, and nearer to it than to the right one where that is wrong. An lse that is wrong may be wrong
   /// for a reason of its own, unless `of_lse`.
   bool is(const Reread& answer, bool of_lse) const;
+  /// How far it is from that: of out, the sum of squares in units of sigma; of lse, the square in units of its limit.
+  double misfit(const Reread& answer, bool of_lse) const;
   bool is_out(const Reread& answer) const;
   bool is_lse(double other) const;
   /// The slot counts `times` more. False: it holds no number.
   bool count(Reading& reading, int64_t slot, double times) const;
   static void count(Reading& reading, double x, const RowMatrixXd& v, double times);
+  /// These keys, once each, in place of all others.
+  void replace(Reading& reading, Keys& keys) const;
 
  private:
   double off(const Reread& answer) const;
+  double lse_limit(double other) const;
   double off_right_;
 };
 

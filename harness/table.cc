@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "harness/figure.h"
+
 namespace smla {
 namespace {
 
-std::string figure(double value) { return value < 1e5 ? fmt::format("{:.2f}", value) : fmt::format("{:.3g}", value); }
+std::string figure(double value, double limit) { return value < 1e5 ? fixed_beside(value, limit) : figure_beside(value, limit); }
 
 std::string accuracy_columns(const std::string& kernel, const std::string& z, const std::string& row_rms, const std::string& pooled,
                              const std::string& lse, const std::string& ms, const std::string& line) {
@@ -39,9 +41,11 @@ std::string accuracy_header() {
 std::string accuracy_line(const PlannedCase& planned, const PairResult& pair) {
   const RowFigures& f = pair.evidence.figures;
   const bool judged = f.rows > 0;
-  return status_text(pair.status(), 12) + accuracy_columns(pair.kernel, judged ? figure(f.out.z_max) : "", judged ? figure(f.row_rms_share_max) : "",
-                                                           f.pooled.rows > 0 ? figure(f.pooled_rms()) : "",
-                                                           judged && pair.evidence.has_lse ? figure(f.lse_ratio_max) : "",
+  const Limits limits;
+  return status_text(pair.status(), 12) + accuracy_columns(pair.kernel, judged ? figure(f.out.z_max, limits.z_max) : "",
+                                                           judged ? figure(f.row_rms_share_max, 1) : "",
+                                                           f.pooled.rows > 0 ? figure(f.pooled_rms(), limits.pooled_rms) : "",
+                                                           judged && pair.evidence.has_lse ? figure(f.lse_ratio_max, limits.lse_ratio) : "",
                                                            judged ? fmt::format("{:.3g}", pair.base.kernel_ms) : "",
                                                            to_line(planned.c()) + (pair.needle_coverage ? coverage_text(*pair.needle_coverage) : ""));
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include "harness/figure.h"
 #include "reports/outcome.h"
 
 namespace smla {
@@ -21,21 +22,21 @@ std::string join(std::string all, const std::string& more) { return all.empty() 
 std::string out_fault(const RowFigures& f, const Limits& limits) {
   std::string why;
   if (f.out.n_bad_rows > 0) {
-    why =
-        fmt::format("{} of {} rows wrong (z max {:.3g}, row rms {:.3g} of its limit, {} non-finite): at {} got {:.6g}, want {:.6g}", f.out.n_bad_rows,
-                    f.rows, f.out.z_max, f.row_rms_share_max, f.out.n_nonfinite_mismatch, place(f.out.worst_index), f.out.worst_got, f.out.worst_ref);
+    why = fmt::format("{} of {} rows wrong (z max {}, row rms {} of its limit, {} non-finite): at {} got {:.6g}, want {:.6g}", f.out.n_bad_rows,
+                      f.rows, figure_beside(f.out.z_max, limits.z_max), figure_beside(f.row_rms_share_max, 1), f.out.n_nonfinite_mismatch,
+                      place(f.out.worst_index), f.out.worst_got, f.out.worst_ref);
     if (!f.diagnosis.empty()) why += "; " + f.diagnosis;
   }
   if (!f.pooled.ok(limits))
-    why = join(why, fmt::format("pooled rms of z {:.3f} over {:.2f}{}", f.pooled.value(), limits.pooled_rms,
+    why = join(why, fmt::format("pooled rms of z {} over {:.2f}{}", fixed_beside(f.pooled.value(), limits.pooled_rms, 3), limits.pooled_rms,
                                 f.out.n_bad_rows == 0 ? ": a bias that no row shows alone" : ""));
   return why;
 }
 
-std::string lse_fault(const RowFigures& f) {
+std::string lse_fault(const RowFigures& f, const Limits& limits) {
   if (f.lse.n_bad_rows == 0) return "";
-  return fmt::format("lse of {} of {} rows wrong ({:.3g} of its limit): at {} got {:.9g}, want {:.9g} (base e)", f.lse.n_bad_rows, f.rows,
-                     f.lse_ratio_max, place(f.lse.worst_index), f.lse.worst_got, f.lse.worst_ref);
+  return fmt::format("lse of {} of {} rows wrong ({} of its limit): at {} got {:.9g}, want {:.9g} (base e)", f.lse.n_bad_rows, f.rows,
+                     figure_beside(f.lse_ratio_max, limits.lse_ratio), place(f.lse.worst_index), f.lse.worst_got, f.lse.worst_ref);
 }
 
 }  // namespace
@@ -48,8 +49,9 @@ Decision decide(const Evidence& e, const Limits& limits) {
   if (e.ended != Status::pass) return {e.ended, e.ended, e.ended_detail, e.ended_detail};
   if (!e.mistrusted.empty()) return {Status::mistrusted, Status::mistrusted, e.mistrusted, e.mistrusted};
   Decision d;
-  d.out_detail = join(out_fault(e.figures, limits), e.causes.out);
-  d.lse_detail = e.has_lse ? join(lse_fault(e.figures), e.causes.lse) : "";
+  const auto because = [](const std::string& fault, const std::string& cause) { return fault.empty() ? "" : join(fault, cause); };
+  d.out_detail = because(out_fault(e.figures, limits), e.causes.out);
+  d.lse_detail = e.has_lse ? because(lse_fault(e.figures, limits), e.causes.lse) : "";
   std::string out_too, lse_too;  // checks that say nothing of this tensor that is not said already
   for (const CheckOutcome& check : e.checks) {
     if (!check.ran) continue;

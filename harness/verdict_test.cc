@@ -49,6 +49,28 @@ TEST_CASE("each fault reaches its tensor, and no other") {
   CHECK(decide(pooled).out == Status::pass);
 }
 
+TEST_CASE("a cause explains a fault, and makes none") {
+  Evidence e = healthy();
+  e.causes = {"as if zeros were written", "as if it were in base 2"};
+  CHECK(decide(e).status() == Status::pass);
+  CHECK(decide(e).detail().empty());
+  e.figures.out.n_bad_rows = 1;
+  CHECK_THAT(decide(e).out_detail, ContainsSubstring("as if zeros were written"));
+  CHECK(decide(e).lse == Status::pass);
+}
+
+TEST_CASE("what is hardly over its limit reads so") {
+  Evidence e = healthy();
+  e.figures.out.n_bad_rows = e.figures.lse.n_bad_rows = 1;
+  e.figures.out.z_max = 6.0001;
+  e.figures.row_rms_share_max = 1.00004;
+  e.figures.lse_ratio_max = 1.0000002;
+  e.figures.pooled.sum_z2 = 0.85002 * 0.85002 * 64 * 512;
+  CHECK_THAT(decide(e).out_detail, ContainsSubstring("(z max 6.0001, row rms 1.00004 of its limit, "));
+  CHECK_THAT(decide(e).out_detail, ContainsSubstring("pooled rms of z 0.85002 over 0.85"));
+  CHECK_THAT(decide(e).lse_detail, ContainsSubstring("(1.0000002 of its limit)"));
+}
+
 TEST_CASE("a check that finds what the base run shows already is named, and the verdict is not said again") {
   Evidence e = healthy();
   e.figures.out.n_bad_rows = 3;

@@ -97,6 +97,10 @@ void HostCall::fill_pool() {
   const auto row = [&](int64_t slot) { return kv_.data + slot / in_.c.page_size * in_.page_stride_bytes + slot % in_.c.page_size * in_.row_bytes; };
   if (!far_pool_) {
     for (int64_t slot = 0; slot < in_.num_slots; ++slot) poison_row(in_, slot, row(slot));
+    const int64_t rows_bytes = in_.c.page_size * in_.row_bytes;
+    for (int64_t page = 0; page < in_.num_pages; ++page)
+      poison_bytes(in_.variant.poison, tail_salt(in_, page), kv_.data + page * in_.page_stride_bytes + rows_bytes,
+                   in_.page_stride_bytes - rows_bytes);
     for (int64_t i = 0; i < 64; ++i) {  // a slot just outside is poison of the format too
       poison_row(in_, -1 - i, kv_.data - (i + 1) * in_.row_bytes);
       poison_row(in_, in_.num_slots + i, kv_.data + in_.num_pages * in_.page_stride_bytes + i * in_.row_bytes);

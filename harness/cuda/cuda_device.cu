@@ -459,7 +459,7 @@ class CudaDevice final : public Device {
       const int64_t pages_end = lead_bytes + in.num_pages * in.page_stride_bytes, tail = in.page_stride_bytes - in.c.page_size * in.row_bytes;
       for (int64_t page = 0; tail > 0 && page < in.num_pages; ++page) {
         const int64_t begin = lead_bytes + page * in.page_stride_bytes + in.c.page_size * in.row_bytes;
-        poison(begin, begin + tail, static_cast<uint64_t>(begin));
+        poison(begin, begin + tail, tail_salt(in, page));
       }
       poison(0, lead_bytes, 0);
       poison(pages_end, block.bytes, static_cast<uint64_t>(pages_end));

@@ -71,7 +71,7 @@ TEST_CASE("inputs of every family, format and pattern have the host's bytes") {
           c = parse_line(std::string(shape) + format + " values=" + std::string(values));
           make_inputs(c);
         } catch (const UsageError&) { continue; }  // the family has no such case
-        for (Poison poison : {Poison::nan, Poison::huge, Poison::random}) {
+        for (Poison poison : {Poison::nan, Poison::huge, Poison::random, Poison::numbers}) {
           Variant variant;
           variant.poison = poison;
           INFO(to_line(c) << " " << to_word(variant));

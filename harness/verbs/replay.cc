@@ -9,6 +9,7 @@
 #include "harness/capture/captured_call.h"
 #include "harness/compare_rows.h"
 #include "harness/exit_status.h"
+#include "harness/figure.h"
 #include "harness/impostors.h"
 #include "harness/verbs/verb_flags.h"
 #include "harness/verbs/verbs.h"
@@ -83,9 +84,10 @@ class Replay {
                  call_.in.tokens());
     if (const std::string beyond = entries_beyond_pool(call_.in); !beyond.empty()) fmt::print("inputs  {}\n", beyond);
     if (f.rows == 0) return void(fmt::print("result  nothing could be judged\n"));
-    fmt::print("result  {}: {} rows, z max {:.2f} of 6, row rms {:.2f} of its limit, pooled {}, lse {} of its limit\n", name_of(verdict.status()),
-               f.rows, f.out.z_max, f.row_rms_share_max, f.pooled.rows > 0 ? fmt::format("{:.2f} of 0.85", f.pooled_rms()) : "-",
-               judged_by_.lse_dtype == LseType::none ? "-" : fmt::format("{:.2f}", f.lse_ratio_max));
+    fmt::print("result  {}: {} rows, z max {} of {:g}, row rms {} of its limit, pooled {}, lse {} of its limit\n", name_of(verdict.status()), f.rows,
+               fixed_beside(f.out.z_max, limits_.z_max), limits_.z_max, fixed_beside(f.row_rms_share_max, 1),
+               f.pooled.rows > 0 ? fmt::format("{} of {:g}", fixed_beside(f.pooled_rms(), limits_.pooled_rms), limits_.pooled_rms) : "-",
+               judged_by_.lse_dtype == LseType::none ? "-" : fixed_beside(f.lse_ratio_max, limits_.lse_ratio));
     if (!verdict.out_detail.empty()) fmt::print("        out: {}\n", verdict.out_detail);
     if (!verdict.lse_detail.empty()) fmt::print("        lse: {}\n", verdict.lse_detail);
     if (const std::string accepted = impostors_.accepted(); !accepted.empty())
@@ -136,18 +138,20 @@ class Replay {
     const Case& c = call_.in.c;
     const RowStats& s = row.stats;
     const size_t at = static_cast<size_t>((row.t * c.h_q + row.h) * c.d_v + s.z_argmax);
-    fmt::print("  {} b={} s_q={} h={} ({} keys): z {:.2f} at d={}, got {:.6g}, want {:.6g}; row rms {:.2f} of {:.2f}", s.ok() ? "ok  " : "FAIL",
-               row.t / c.s_q, row.t % c.s_q, row.h, row.n, s.z_max, s.z_argmax, widen(c.q_dtype, call_.out[at]), row.want, s.rms, s.rms_limit);
+    fmt::print("  {} b={} s_q={} h={} ({} keys): z {} at d={}, got {:.6g}, want {:.6g}; row rms {} of {:.4g}", s.ok() ? "ok  " : "FAIL",
+               row.t / c.s_q, row.t % c.s_q, row.h, row.n, fixed_beside(s.z_max, limits_.z_max), s.z_argmax, widen(c.q_dtype, call_.out[at]),
+               row.want, fixed_beside(s.rms, s.rms_limit), s.rms_limit);
     if (s.n_bad > 0) fmt::print("; {} elements out of bounds", s.n_bad);
     if (!call_.lse.empty())
-      fmt::print("; lse {:.7g}, base e without sink {:.7g}, {:.2f} of its limit", call_.lse[static_cast<size_t>(row.t * c.h_q + row.h)], row.want_lse,
-                 s.lse_ratio);
+      fmt::print("; lse {:.7g}, base e without sink {:.7g}, {} of its limit", call_.lse[static_cast<size_t>(row.t * c.h_q + row.h)], row.want_lse,
+                 fixed_beside(s.lse_ratio, limits_.lse_ratio));
     fmt::print("\n");
   }
 
   static constexpr size_t kKept = 1 << 16;
   const CapturedCall& call_;
   const Contract judged_by_;
+  const Limits limits_;
   RowComparer comparer_;
   ImpostorWatch impostors_;
   const NotFinite not_finite_;

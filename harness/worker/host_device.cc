@@ -188,9 +188,10 @@ class HostDevice final : public Device {
   }
 
   void write_pool(const Inputs& in, Block& block, int64_t lead_bytes, const std::vector<Range>& ranges) override {
-    auto poison = [&](int64_t begin, int64_t end) {
-      if (begin < end) poison_bytes(in.variant.poison, static_cast<uint64_t>(begin), reinterpret_cast<uint8_t*>(block.data + begin), end - begin);
+    auto salted = [&](int64_t begin, int64_t end, uint64_t salt) {
+      if (begin < end) poison_bytes(in.variant.poison, salt, reinterpret_cast<uint8_t*>(block.data + begin), end - begin);
     };
+    auto poison = [&](int64_t begin, int64_t end) { salted(begin, end, static_cast<uint64_t>(begin)); };
     auto* first_page = reinterpret_cast<uint8_t*>(block.data + lead_bytes);
     auto row_at = [&](int64_t slot) { return first_page + slot / in.c.page_size * in.page_stride_bytes + slot % in.c.page_size * in.row_bytes; };
     const bool whole = ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == block.bytes;
@@ -211,7 +212,7 @@ class HostDevice final : public Device {
           else poison_row(in, slot, row_at(slot));
         }
         int64_t page_begin = lead_bytes + page * in.page_stride_bytes;
-        poison(page_begin + in.c.page_size * in.row_bytes, page_begin + in.page_stride_bytes);
+        salted(page_begin + in.c.page_size * in.row_bytes, page_begin + in.page_stride_bytes, tail_salt(in, page));
       }
     });
     const int64_t pages_end = lead_bytes + in.num_pages * in.page_stride_bytes;

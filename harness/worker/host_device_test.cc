@@ -149,7 +149,7 @@ TEST_CASE("the pool holds selected rows, poison everywhere else, and tells a cha
                               "decode b=1 s_q=2 h_q=2 s_kv=200 topk=64 kv_format=fp8_656 page_size=1",
                               "decode b=1 s_q=1 h_q=2 s_kv=1000 topk=64 page_size=128 topk_length=1");
   Variant variant;
-  variant.poison = GENERATE(Poison::nan, Poison::huge, Poison::random);
+  variant.poison = GENERATE(Poison::nan, Poison::huge, Poison::random, Poison::numbers);
   const Guard guard = GENERATE(Guard::canary, Guard::fault_before, Guard::fault_after);
   Device& device = host_device();
   StagedInputs staged(parse_line(line), variant, guard);
@@ -165,6 +165,13 @@ TEST_CASE("the pool holds selected rows, poison everywhere else, and tells a cha
     else poison_row(in, slot, expected.data());
     wrong += !row_is(kv + slot / in.c.page_size * in.page_stride_bytes + slot % in.c.page_size * in.row_bytes);
   }
+  const int64_t rows_bytes = in.c.page_size * in.row_bytes;
+  expected.resize(static_cast<size_t>(in.page_stride_bytes - rows_bytes));
+  for (int64_t page = 0; page < in.num_pages; ++page) {
+    poison_bytes(variant.poison, tail_salt(in, page), expected.data(), std::ssize(expected));
+    wrong += !row_is(kv + page * in.page_stride_bytes + rows_bytes);
+  }
+  expected.resize(static_cast<size_t>(in.row_bytes));
   CHECK(wrong == 0);
   if (guard == Guard::canary) {
     poison_row(in, -1, expected.data());

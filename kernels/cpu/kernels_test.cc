@@ -212,7 +212,7 @@ TEST_CASE("bits depend neither on threads, nor on poison, nor on the run") {
       INFO(kernel->name << "   " << line);
       CHECK(base.run(*kernel) == once);
       CHECK(HostCall(parse_line(line), {}, 4).run(*kernel) == once);
-      for (const Poison poison : {Poison::huge, Poison::random}) {
+      for (const Poison poison : {Poison::huge, Poison::random, Poison::numbers}) {
         Variant variant;
         variant.poison = poison;
         CHECK(HostCall(parse_line(line), variant).run(*kernel) == once);
