@@ -9,6 +9,7 @@
 #include <map>
 
 #include "cases/words.h"
+#include "reports/report_file.h"
 
 namespace smla {
 namespace {
@@ -37,7 +38,8 @@ std::vector<std::string> report_folders(const std::string& dir, std::string_view
       for (const fs::path& folder : holding(card, file)) reports[{folder.filename(), true}].push_back(folder);
   if (!arch.empty()) std::erase_if(reports, [&](const auto& report) { return report.first.first != arch; });
   if (reports.empty())
-    throw UsageError(fmt::format("{}: no {} is there, nor in {}", dir, file, (fs::path(dir) / (arch.empty() ? "<arch>" : arch)).string()));
+    throw UsageError(fmt::format("{}: no {} is there, nor in {}{}", dir, file, (fs::path(dir) / (arch.empty() ? "<arch>" : arch)).string(),
+                                 file == file_name<AccuracyRow>() ? ": `smla check` and `smla run` write it, `smla bench` does not" : ""));
   std::vector<std::string>& folders = reports.begin()->second;
   if (reports.size() > 1)
     throw UsageError(fmt::format("{} holds several reports: {}, or {}?", dir, folders.front(), std::next(reports.begin())->second.front()));

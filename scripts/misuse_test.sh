@@ -283,6 +283,8 @@ base 'for row in rows: row["kernel"] = "cpu_gone"'
 expect 'reports that have nothing in common' 4 'base and out have no timed pair in common' "$smla compare base out"
 base ''
 many_lines=yes expect 'where nothing can be written' 3 'cannot write /proc/nowhere/gate.md' "$gate --markdown /proc/nowhere/gate.md"
+mkdir only; cp "out/$arch/throughput.csv" only
+expect 'a report of times alone' 3 'only: no accuracy.csv is there.* `smla bench` does not' "$smla gate --baseline out/$arch --out only"
 expect 'a report that is not there' 3 'base/deeper: no accuracy.csv is there' "$smla gate --baseline base/deeper --out out"
 expect 'a GPU that is not here' 5 '--gpu 99: ' "$smla check $small --gpu 99 --out out"
 
