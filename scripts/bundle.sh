@@ -5,6 +5,7 @@
 # Left to the target: the C library and the NVIDIA driver. cudart is linked in; everything else (libstdc++, fmt, Google Benchmark) stands beside the program, which
 # looks there first (RPATH $ORIGIN). Prints the newest version of the C library's symbols that the bundle needs.
 set -euo pipefail
+case "${1-}" in -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;; esac
 build=${1?bundle.sh needs a build folder} out=${2-bundle}
 program=$build/smla
 [ -x "$program" ] || { echo "bundle: $program is not there: cmake --build $build --target smla" >&2; exit 3; }

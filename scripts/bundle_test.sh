@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # bundle_test.sh BUILD_DIR: the bundle runs from its own folder with its own libraries, elsewhere and without the build; built on Debian 12 it needs GLIBC 2.36 at most.
 set -euo pipefail
+case "${1-}" in -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;; esac
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

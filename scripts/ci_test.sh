@@ -5,6 +5,7 @@
 #   scripts/ci_test.sh BUILD            over cpu_naive, with times that are made up: those of a test machine mean nothing
 #   scripts/ci_test.sh BUILD --gpu      over sparse_mma, with the times of two runs on the GPU that is here; some 20 s
 set -euo pipefail
+case "${1-}" in -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;; esac
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1?scripts/ci_test.sh BUILD}" && pwd)
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT

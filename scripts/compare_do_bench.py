@@ -22,9 +22,15 @@ import sys
 import tempfile
 import time
 
-import torch
-import triton
-import triton.language as tl
+try:
+    import torch
+    import triton
+    import triton.language as tl
+except ImportError as error:
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+        sys.exit()
+    sys.exit(f"compare_do_bench: {error}: needs torch and triton")
 
 SHAPES = [(8, 1), (8, 32), (8, 128), (64, 32), (64, 128), (128, 32), (128, 128), (128, 512)]  # (h_q, b)
 S_KV, TOPK, D_QK, D_V, PAGE = 32768, 2048, 576, 512, 64
@@ -146,7 +152,7 @@ class Stopwatch:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smla", required=True)
     parser.add_argument("--library", required=True)
     parser.add_argument("--kernel", default="sparse_mma")

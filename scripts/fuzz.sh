@@ -6,7 +6,6 @@
 # Needs clang and its runtime (Debian: clang libclang-rt-14-dev). Exit 1: a finding, with the file that reproduces it. Exit 77: no clang.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command -v clang++ >/dev/null || { echo "fuzz: no clang++ here (Debian: clang libclang-rt-14-dev)" >&2; exit 77; }
 seconds=60 merge=no list=no
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -18,6 +17,7 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
+command -v clang++ >/dev/null || { echo "fuzz: no clang++ here (Debian: clang libclang-rt-14-dev)" >&2; exit 77; }
 mapfile -t known < <(find cases kernels reference reports harness -name '*_fuzz.cc' | sed 's/\.cc$//; s,/,.,g' | sort)
 [ $list = no ] || { printf '%s\n' "${known[@]}"; exit 0; }
 [ $# -gt 0 ] || set -- "${known[@]}"

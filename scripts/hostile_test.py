@@ -4,6 +4,7 @@
 
    Exit 1: a kernel has another status than it should, a case was not run after it, or a row is missing.
 """
+import argparse
 import csv
 import pathlib
 import re
@@ -129,7 +130,9 @@ def kernels_of(build):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    build = parser.parse_args().build.resolve()
     rows = rows_of(build, HANGS, 1) + rows_of(build, [kernel for kernel in EXPECTED if kernel not in HANGS], 60)
     wrong = [f"{kernel}: nothing is expected of it here" for kernel in sorted(kernels_of(build) - set(EXPECTED))]
     print("| kernel | status | said |\n|---|---|---|")

@@ -3,6 +3,7 @@
 # misuse_test.sh BUILD_DIR: what people and machines do to the program. Prints a table: what was done, the exit status, the line that was printed.
 # Exit 1: a status or a line is not the expected one, a refusal took more than one line, or something was left half-written.
 set -uo pipefail
+case "${1-}" in -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;; esac
 build=$(cd "$1" && pwd)
 top=$(cd "$(dirname "$0")/.." && pwd)
 smla=$build/smla
@@ -84,6 +85,7 @@ grep -q "lists and page table, here and in a worker, need 2199023268440 bytes" s
 many_lines=yes expect 'heads that no oracle holds' 77 'the oracle and the answers that it judges need [0-9]+ bytes' "$smla check --kernel cpu_naive --case 'decode b=1 s_q=1 h_q=1000000000 s_kv=90 topk=20' --progress none -v --out gone"
 expect 'a capture of it' 5 'lists and page table.* need 2199023268440 bytes' "$smla capture 'decode b=1 s_q=256 h_q=2 s_kv=90 topk=1073741824' x.safetensors"
 expect 'an index file that is no file' 3 '/proc/self/mem: Input/output error' "$smla check --kernel cpu_naive --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 pattern=file:/proc/self/mem' --progress none --out gone"
+expect 'a small stack (ulimit -s 64)' 5 'needs 1024 KiB of stack, ulimit -s allows 64' "ulimit -s 64; $smla check $small --out gone"
 expect 'a handful of descriptors (ulimit -n 8)' 5 'needs 64 file descriptors, ulimit -n allows 8' "ulimit -n 8; $smla check $small --out gone"
 cat >pipe.sh <<P
 $smla list cases --cases <(printf '[[group]]\nname = "g"\nwhy = "w"\nbase = "decode b=1 s_q=1 h_q=2 s_kv=90 topk=20"\n')

@@ -19,13 +19,13 @@ import sys
 
 try:
     import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt  # after the backend is chosen
     import pandas as pd
+    from matplotlib.ticker import FuncFormatter
+    MISSING = None
 except ImportError as error:
-    print(f"plot_reports: {error}: install python3-matplotlib and python3-pandas", file=sys.stderr)
-    sys.exit(3)
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the backend is chosen)
-from matplotlib.ticker import FuncFormatter  # noqa: E402
+    MISSING = error
 
 # The same kernel has the same colour and marker in every picture.
 STYLE = {
@@ -205,12 +205,15 @@ def page(folder, title, facts, names):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT")
     parser.add_argument("--out", type=pathlib.Path, help="where the charts go (default: REPORT/charts of the first)")
     parser.add_argument("--timing", default="event", help="which rows: event, graph, wall (default: event, else whatever is there)")
     parser.add_argument("--dpi", type=int, default=save.dpi)
     arguments = parser.parse_args()
+    if MISSING:
+        print(f"plot_reports: {MISSING}: install python3-matplotlib and python3-pandas", file=sys.stderr)
+        return 3
     save.dpi = arguments.dpi
     for folder in arguments.reports:
         if not (folder / "throughput.csv").exists() and not (folder / "accuracy.csv").exists():

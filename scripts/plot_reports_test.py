@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """plot_reports_test.py TOP: charts of the committed reports are made, and bad input is one line."""
+import argparse
 import pathlib
 import subprocess
 import sys
@@ -11,7 +12,9 @@ PYTHONS = [sys.executable, "/usr/bin/python3"]
 
 
 def main():
-    top = pathlib.Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("top", type=pathlib.Path)
+    top = parser.parse_args().top.resolve()
     python = next((p for p in PYTHONS if subprocess.run([p, "-c", "import matplotlib, pandas"], capture_output=True).returncode == 0), None)
     if python is None:
         print("left out: python3-matplotlib and python3-pandas are not installed")

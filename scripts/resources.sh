@@ -6,6 +6,7 @@
 # Fails on a spill, on a serialised wgmma, on more than 101,376 bytes of shared memory a block for sm_120, and, with the compiler that wrote the file,
 # on any other figure. Exit 77: this build has no CUDA kernels.
 set -euo pipefail
+case "${1-}" in -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;; esac
 cd "$(dirname "$0")/.."
 build=$1 table=reports/data/resources.csv
 mapfile -t kept < <(find "$build/kernels" -name '*.cu.o.ptxas' -path '*smla_cuda*' ! -path '*bringup*' ! -path '*mutants*' 2>/dev/null | sort)

@@ -5,6 +5,7 @@
 # SANITIZE_TIMEOUT_S (200) is what a run may take. As many run at a time as there are cores. Two planted defects must be found, or else the tool is blind here.
 # Exit status: 0 all clean, 1 findings or a blind tool, 3 usage, 77 no GPU or no sanitizer.
 set -euo pipefail
+case "${1-}" in -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;; esac
 
 kernels=(naive dense_paged virtual_block_table sparse_mma sparse_wgmma dense_wgmma)
 controls=("memcheck mut_gpu_sticky_fault" "racecheck mut_gpu_missing_barrier")

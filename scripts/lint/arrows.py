@@ -4,6 +4,7 @@
 
    arrows.py TOP    checks the tree, then proves that it would notice: one wrong line for each arrow is planted in a copy, and each must be found.
 """
+import argparse
 import pathlib
 import re
 import shutil
@@ -66,7 +67,9 @@ def plants():
 
 
 def main():
-    top = pathlib.Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("top", type=pathlib.Path)
+    top = parser.parse_args().top.resolve()
     wrong = list(wrong_lines(top))
     for file, number, why in wrong:
         print(f"{file}:{number}: {why}")

@@ -6,6 +6,7 @@
    top_level: nothing stands at the top but the rooms, the root build files, README, LICENSE and dot-files.
    Files are those that git tracks or would track.
 """
+import argparse
 import pathlib
 import re
 import subprocess
@@ -44,7 +45,11 @@ def top_level(top):
 
 
 def main():
-    job, top = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", choices=("spdx", "top_level"))
+    parser.add_argument("top", type=pathlib.Path)
+    words = parser.parse_args()
+    job, top = words.job, words.top.resolve()
     if not (top / ".git").exists():
         print("not a git checkout: which files belong to it cannot be told")
         return 77

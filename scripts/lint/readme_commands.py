@@ -5,6 +5,7 @@
    scripts/run.sh runs for real on that build, with one small case where the README gives it no flags; scripts/test.sh is what runs this, and is only parsed.
    Blocks with another tag (console, text) are not commands for here. Exit 1: a block failed, or there is none.
 """
+import argparse
 import os
 import pathlib
 import re
@@ -36,7 +37,11 @@ def lay_out(folder, top, build):
 
 
 def main():
-    top, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("top", type=pathlib.Path)
+    parser.add_argument("build", type=pathlib.Path)
+    words = parser.parse_args()
+    top, build = words.top.resolve(), words.build.resolve()
     text = (top / "README.md").read_text()
     blocks = [(text.count("\n", 0, m.start()) + 1, m.group(1)) for m in re.finditer(r"^```sh\n(.*?)^```", text, re.M | re.S)]
     if not blocks:
