@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -64,6 +65,14 @@ void open_standard_streams() {
   if (closed[STDOUT_FILENO]) throw UsageError("stdout is closed: where nobody reads it, send it to /dev/null");
 }
 
+/// Threads have stacks of that size, too. The suite `quick` needs some 200 KiB; a driver and kernels of others want theirs.
+void need_stack() {
+  constexpr rlim_t kLeast_kib = 1024;
+  rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur / 1024 < kLeast_kib)
+    throw CannotStart(fmt::format("a run needs {} KiB of stack, ulimit -s allows {}", kLeast_kib, stack.rlim_cur / 1024));
+}
+
 int dispatch(int argc, char** argv) {
   if (argc < 2) {
     print_help();
@@ -101,6 +110,7 @@ int smla_main(int argc, char** argv) {
   signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is then told like a full disk
   try {
     open_standard_streams();
+    need_stack();
     const int status = dispatch(argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     std::clearerr(stdout);  // the write that failed is long ago, and errno with it
