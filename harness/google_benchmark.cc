@@ -61,7 +61,7 @@ void refuse_bench_flags(const Options& options) {
 }
 
 void leave_stdout_to_theirs(const Options& options) {
-  if (options.benchmark_format == "console") return;
+  if (options.benchmark_format == BenchmarkFormat::console) return;
   theirs = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   if (theirs < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) throw UsageError("cannot leave stdout to Google Benchmark: no descriptor is free");
 }
@@ -84,7 +84,8 @@ void report_to_google_benchmark(const Options& options, const std::string& folde
         ->Iterations(1)
         ->Unit(benchmark::kMicrosecond);
   }
-  std::vector<std::string> words{"smla", "--benchmark_format=" + options.benchmark_format};
+  constexpr const char* kFormats[] = {"console", "json", "csv"};
+  std::vector<std::string> words{"smla", fmt::format("--benchmark_format={}", kFormats[static_cast<size_t>(options.benchmark_format)])};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   int argc = static_cast<int>(argv.size());

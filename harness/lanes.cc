@@ -117,7 +117,7 @@ std::optional<Answered> Lanes::ask(size_t lane, const Asked& asked) {
   for (size_t k = 0; k < kernels.size(); ++k) {
     std::string& text = answered.dumped.emplace_back();
     const PairResult& pair = answered.result.pairs[k];
-    if (!job_.options.dump_failed || pair.left_out || pair.status() != Status::fail || interrupted()) continue;
+    if (job_.options.dump == Dump::none || pair.left_out || pair.status() != Status::fail || interrupted()) continue;
     const std::lock_guard lock(own);
     text = dump(job_, *asked.planned, kernels[k], pair);
   }

@@ -86,11 +86,7 @@ void add_timing(Flags& flags, Options& options) {
               fmt::format("{} on a GPU, {} on a CPU", share_text(kMaxNoise[1]), share_text(kMaxNoise[0])));
   flags.seconds("--max-time", options.max_time_s, "stop after so many seconds a kernel, timing and cache state of a case");
   flags.text("--benchmark_out", options.benchmark_out, "FILE", "as in Google Benchmark", "benchmark.json beside the report");
-  flags.parsed("--benchmark_format", "console|json|csv", "as in Google Benchmark", options.benchmark_format, [&](const std::string& word) {
-    constexpr std::string_view names[] = {"console", "json", "csv"};
-    if (std::find(std::begin(names), std::end(names), word) == std::end(names)) throw_unknown_value("--benchmark_format", word, names, 3);
-    options.benchmark_format = word;
-  });
+  flags.word("--benchmark_format", options.benchmark_format, {"console", "json", "csv"}, "as in Google Benchmark");
   flags.text("--benchmark_filter", options.benchmark_filter, "REGEX", "as in Google Benchmark");
 }
 
@@ -119,11 +115,7 @@ void add_progress(Flags& flags, Options& options) {
 
 void add_reporting(Flags& flags, Options& options) {
   add_out(flags, options);
-  flags.parsed("--dump", "failed", "writes what failed as captures to OUT/<arch>/failed (smla replay)", "", [&](const std::string& word) {
-    constexpr std::string_view names[] = {"failed"};
-    if (word != names[0]) throw_unknown_value("--dump", word, names, 1);
-    options.dump_failed = true;
-  });
+  flags.word("--dump", options.dump, {"none", "failed"}, "what goes to OUT/<arch>/failed as a capture (smla replay)");
   add_progress(flags, options);
   flags.flag("-v,--verbose", options.verbose, "every pair a line, and where the time went");
   flags.flag("-q,--quiet", options.quiet, "only what is not green, and the tail");

@@ -13,6 +13,8 @@ struct Case;
 enum class ProgressKind : int32_t { automatic, plain, none };
 enum class Accept : int32_t { declared, reference };  // whose precision judges: what the kernel declared, or P and out in q's type and the rest exact
 enum class CacheState : int32_t { cold, warm, both };
+enum class BenchmarkFormat : int32_t { console, json, csv };
+enum class Dump : int32_t { none, failed };          // captures go to OUT/<arch>/failed
 enum class Timing : int32_t { event, graph, both };  // on a GPU; a CPU knows the wall clock only
 
 struct Options {
@@ -37,7 +39,8 @@ struct Options {
   int min_samples = 0;   // 0: kMinSamples
   double max_noise = 0;  // a fraction; 0: kMaxNoise
   double max_time_s = 1;
-  std::string benchmark_out, benchmark_format = "console", benchmark_filter;
+  std::string benchmark_out, benchmark_filter;
+  BenchmarkFormat benchmark_format = BenchmarkFormat::console;
   // running
   std::vector<int> gpus;
   bool all_gpus = false;                       // --gpu all; harness/cards.h
@@ -46,7 +49,7 @@ struct Options {
   int threads = 0;                          // of kernels and oracle; 0 = all
   std::string out = "reports/out", resume;  // resume: the OUT of the run to go on with
   bool retry = false;                       // of that run, what ended in crash, timeout or oom is asked again
-  bool dump_failed = false;                 // captures of what failed go to OUT/<arch>/failed
+  Dump dump = Dump::none;
   ProgressKind progress = ProgressKind::automatic;
   bool verbose = false, quiet = false;
 };

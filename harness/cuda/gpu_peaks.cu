@@ -143,16 +143,10 @@ class Bench {
   static constexpr int64_t kTopk = 2048, kMostRows = 512 * kTopk;
   static constexpr int kGraphCalls = 20;
 
-  /// Microseconds of what `work` launches, behind a kernel that holds the stream until it is enqueued.
   double timed_us(const std::function<void()>& work) {
-    probe::hold<<<1, 1, 0, stream_>>>(60'000);
-    must(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-    work();
-    must(cudaEventRecord(end_, stream_), "cudaEventRecord");
-    must(cudaEventSynchronize(end_), "cudaEventSynchronize");
-    float ms = 0;
-    must(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
-    return static_cast<double>(ms) * 1e3;
+    double us = 0;
+    must(probe::timed_us(stream_, begin_, end_, work, us), "timing between two events");
+    return us;
   }
   void read(int64_t bytes) { probe::launch_read_over(pool_, bytes, sink_, device_, stream_); }
   void clear_l2() { probe::launch_clear_l2(pool_, clearing_bytes_, sink_, device_, stream_); }

@@ -27,6 +27,21 @@ inline __global__ void hold(long long clocks) {
   while (clock64() - begin < clocks) {}
 }
 
+/// Microseconds between two events around what `work` enqueues, behind a kernel that holds the stream for some 30 us: longer than the host takes to
+/// enqueue it.
+template <class F>
+cudaError_t timed_us(cudaStream_t stream, cudaEvent_t begin, cudaEvent_t end, F&& work, double& us) {
+  hold<<<1, 1, 0, stream>>>(60'000);
+  cudaError_t error = cudaEventRecord(begin, stream);
+  if (error != cudaSuccess) return error;
+  work();
+  float ms = 0;
+  if ((error = cudaEventRecord(end, stream)) == cudaSuccess && (error = cudaEventSynchronize(end)) == cudaSuccess)
+    error = cudaEventElapsedTime(&ms, begin, end);
+  us = static_cast<double>(ms) * 1e3;
+  return error;
+}
+
 /// Through L1 without staying there. L2 gives up such a line first: it displaces its like and nothing else.
 __device__ inline uint4 load_once(const uint4* from) {
   uint4 v;

@@ -137,13 +137,11 @@ void StagedInputs::stage(Device& device) {
     write(tensor, which);
     if (!tensor.block.data) continue;
     tensor.watched = device.watch(tensor.block);
+    if (tensor.watched) continue;
+    const Doing looking(Activity::look);
+    tensor.hash = device.hash(tensor.block.data, tensor.content);
   }
   tensors_ = std::move(tensors);
-  const Doing looking(Activity::look);
-  const std::vector<Device::SeenBlock> looked = look();
-  auto seen = looked.begin();
-  for (Tensor& tensor : tensors_)
-    if (tensor.block.data && !tensor.watched) tensor.hash = (seen++)->hash;
 }
 
 smla_buffers StagedInputs::buffers() const {
@@ -183,16 +181,11 @@ void StagedInputs::become(const StagedInputs& other) {
   in = other.in;
 }
 
-std::vector<Device::SeenBlock> StagedInputs::look() const {
-  std::vector<Device::Content> contents;
-  Device* device = nullptr;
-  for (const Tensor& tensor : tensors_)
-    if (tensor.block.data && !tensor.watched) contents.push_back({&tensor.block, tensor.content}), device = tensor.block.device;
-  return device ? device->look(contents) : std::vector<Device::SeenBlock>();
-}
-
 std::optional<std::string> StagedInputs::changed() {
-  const std::vector<Device::SeenBlock> looked = look();
+  std::vector<Device::Content> contents;  // where the device does not watch
+  for (const Tensor& tensor : tensors_)
+    if (tensor.block.data && !tensor.watched) contents.push_back({&tensor.block, tensor.content});
+  const std::vector<Device::SeenBlock> looked = contents.empty() ? std::vector<Device::SeenBlock>() : pool().device->look(contents);
   auto seen = looked.begin();
   for (size_t which = 0; which < kCount; ++which) {
     Tensor& tensor = tensors_[which];

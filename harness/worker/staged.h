@@ -49,8 +49,6 @@ class StagedInputs {
   };
   /// Memory of the `which`-th of kNames. Absent tensors (no sink, no topk_length) have none.
   Tensor allocate(Device& device, size_t which) const;
-  /// At each that the device does not watch, in their order.
-  std::vector<Device::SeenBlock> look() const;
   /// Generates what stands in it.
   void write(Tensor& tensor, size_t which) const;
   std::vector<Tensor> tensors_;
