@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/door.h"
 
+#include <cerrno>
 #include <cstddef>
 
 #include "kernels/contract.h"
@@ -16,11 +17,15 @@ F optional_field(const smla_kernel& kernel, F smla_kernel::*field) {
 }
 
 std::string error_text(const smla_kernel& kernel, int result) {
-  if (result == 0) return {};
   char text[512] = "";
   if (const auto last_error = optional_field(kernel, &smla_kernel::last_error)) last_error(&kernel, text, sizeof text);
   text[sizeof text - 1] = 0;
   return text[0] ? text : "returned " + std::to_string(result);
+}
+
+std::string outcome(const smla_kernel& kernel, int result) {
+  if (result == -ENOMEM) throw KernelOutOfMemory(error_text(kernel, result));
+  return result == 0 ? std::string() : error_text(kernel, result);
 }
 
 }  // namespace
@@ -44,11 +49,11 @@ Contract contract(const smla_kernel& kernel, const smla_problem& problem) {
 int64_t workspace_bytes(const smla_kernel& kernel, const smla_problem& problem) { return kernel.workspace_bytes(&kernel, &problem); }
 
 std::string prepare(const smla_kernel& kernel, const smla_problem& problem, const smla_buffers& buffers, void* workspace, void* stream) {
-  return kernel.prepare ? error_text(kernel, kernel.prepare(&kernel, &problem, &buffers, workspace, stream)) : std::string();
+  return kernel.prepare ? outcome(kernel, kernel.prepare(&kernel, &problem, &buffers, workspace, stream)) : std::string();
 }
 
 std::string launch(const smla_kernel& kernel, const smla_problem& problem, const smla_buffers& buffers, void* workspace, void* stream) {
-  return error_text(kernel, kernel.launch(&kernel, &problem, &buffers, workspace, stream));
+  return outcome(kernel, kernel.launch(&kernel, &problem, &buffers, workspace, stream));
 }
 
 int32_t splits_used(const smla_kernel& kernel, const smla_problem& problem) {

@@ -101,7 +101,7 @@ typedef struct smla_kernel {
   int64_t (*workspace_bytes)(const struct smla_kernel* self, const smla_problem* problem);
   /* Optional (NULL): planning once a shape; may synchronise; timed apart. 0 = ok. */
   int (*prepare)(const struct smla_kernel* self, const smla_problem* problem, const smla_buffers* buffers, void* workspace, void* stream);
-  /* 0 = launched. May not allocate, synchronise or read device memory on the host: it is captured in a graph. */
+  /* 0 = launched; -ENOMEM = no memory. May not allocate, synchronise or read device memory on the host: it is captured in a graph. */
   int (*launch)(const struct smla_kernel* self, const smla_problem* problem, const smla_buffers* buffers, void* workspace, void* stream);
   /* Optional (NULL): text for the last non-zero return on this thread. */
   void (*last_error)(const struct smla_kernel* self, char* text, uint64_t text_bytes);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that `smla check --python` starts: loads the user's file, and serves its function through the kernel door."""
 import ctypes
+import errno
 import importlib
 import importlib.util
 import os
@@ -22,6 +23,12 @@ def last_line(error, file):
         if frame.filename == file:
             return f"{text} ({os.path.basename(file)}:{frame.lineno} in {frame.name})"
     return text
+
+
+def is_out_of_memory(error):
+    """numpy's and cupy's are MemoryErrors. torch has a class of that name of its own, and none for the CPU."""
+    return (isinstance(error, MemoryError) or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+            or isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
 
 
 def load_function(file, function):
@@ -63,12 +70,12 @@ class Served:
         self.pointers = (ctypes.POINTER(c.Kernel) * 1)(ctypes.pointer(self.kernel))
         self.library = c.Library(c.ABI_VERSION, ctypes.sizeof(c.Library), 1, 0, self.pointers)
 
-    def guarded(self, body, failed):
+    def guarded(self, body, failed, out_of_memory=None):
         try:
             return body()
         except BaseException as error:
             self.error = last_line(error, self.file)
-            return failed
+            return out_of_memory if out_of_memory is not None and is_out_of_memory(error) else failed
 
     def contract(self, kernel, problem, out):
         def body():
@@ -113,10 +120,10 @@ class Served:
         return 0
 
     def prepare(self, kernel, *arguments):
-        return self.guarded(lambda: self.invoke(self.declared.prepare, self.declared.prepare_takes, *arguments), 1)
+        return self.guarded(lambda: self.invoke(self.declared.prepare, self.declared.prepare_takes, *arguments), 1, -errno.ENOMEM)
 
     def launch(self, kernel, *arguments):
-        return self.guarded(lambda: self.invoke(self.declared.function, self.declared.takes, *arguments), 1)
+        return self.guarded(lambda: self.invoke(self.declared.function, self.declared.takes, *arguments), 1, -errno.ENOMEM)
 
     def last_error(self, kernel, text, size):
         c.write_text(self.error, text, size)

@@ -17,6 +17,18 @@ def exits(q, kv, indices, out, lse):
     sys.exit(3)
 
 
+def wants_too_much(q, kv, indices, out, lse):
+    bytearray(1 << 60)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch has one."""
+
+
+def wants_too_much_of_a_gpu(q, kv, indices, out, lse):
+    raise OutOfMemoryError("2 GiB are wanted, 1 is free")
+
+
 def segfaults(q, kv, indices, out, lse):
     ctypes.string_at(8)
 

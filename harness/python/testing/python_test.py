@@ -70,6 +70,13 @@ class Worker(InFolder):
         self.assertRegex(text, r"ValueError: a planted fault \(broken\.py:\d+ in raises\)")
         self.assertIn("SystemExit: 3", self.broken("exits", status=1))
 
+    def test_without_memory_it_is_oom(self):
+        for name, told in (("wants_too_much", r"launch 1 of \d: MemoryError \(broken\.py:\d+ in wants_too_much\)"), ("wants_too_much_of_a_gpu", "2 GiB are wanted")):
+            with self.subTest(name):
+                text = self.broken(name, status=1)
+                self.assertRegex(text, rf"(?m)^oom +{name} ")
+                self.assertRegex(text, told)
+
     def test_a_fault_and_a_hang_cost_one_row(self):
         self.assertIn("SIGSEGV in launch 1", self.broken("segfaults", status=1))
         self.assertRegex(self.broken("hangs", "--case-timeout", "0.5", status=1), r"(?m)^timeout +hangs ")
