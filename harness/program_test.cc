@@ -273,6 +273,18 @@ TEST_CASE("a format of Google Benchmark's has stdout for itself") {
   CHECK(lines(csv.text) == 2);
 }
 
+TEST_CASE("bench: a kernel that is wrong only at some of the timed calls has no time") {
+  Folder out;
+  const Ran ran =
+      run("bench --plugin harness/testing/libsmla_hostile.so --kernel slips_when_timed --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 "
+          "pattern=all_invalid' --min-samples 100 --cache warm "
+          "--max-noise 99% --threads 1 --progress none --out " +
+          out.path);
+  INFO(ran.text);
+  CHECK(ran.status == 2);
+  CHECK_THAT(ran.text, ContainsSubstring(" timed calls that were looked at ") && ContainsSubstring(" answered other bits than the checked one"));
+}
+
 TEST_CASE("SIGTERM ends a run at once, in the middle of a case: what was finished of it stands in the report, and --resume asks the rest") {
   Folder out;
   const std::string file = out.path + "/there", report = out.path + "/cpu_x86_64/accuracy.csv";

@@ -19,6 +19,8 @@ void append(LaneReply& all, LaneReply block) {
   before(block.round, all.round);
   before(block.sm_clock_mhz, all.sm_clock_mhz);
   before(block.throttle, all.throttle);
+  before(block.out_hash, all.out_hash);
+  before(block.lse_hash, all.lse_hash);
   block.temperature_c_max = std::max(block.temperature_c_max, all.temperature_c_max);
   all = std::move(block);
 }

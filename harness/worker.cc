@@ -32,10 +32,13 @@ using std::chrono::steady_clock;
 
 constexpr double kSupportsDeadline_s = 120;
 constexpr double kOwnDeadline_s = 1800;  // for what a kernel cannot be blamed for: generating a huge case on a busy machine
+constexpr double kTakeUp_s = 10;         // a request that was sent: a worker that waits for it begins at once
 
 steady_clock::time_point in_seconds(double seconds) {
   return steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
+
+double seconds_since(steady_clock::time_point begin) { return std::chrono::duration<double>(steady_clock::now() - begin).count(); }
 
 /// The last lines of a text, on one line: "a / b / c".
 std::string last_lines(std::string_view text, size_t count) {
@@ -65,6 +68,47 @@ struct Death {
 };
 
 std::string sent_text(int signal) { return fmt::format("sent SIG{} to the process that runs the harness", sigabbrev_np(signal)); }
+
+/// Why a worker is waited for no longer.
+struct Overdue {
+  Status status = Status::timeout;
+  std::string why;
+};
+Overdue no_answer(double within_s) { return {Status::timeout, fmt::format("no answer within {:g} s", within_s)}; }
+
+/// How long an answer is waited for. Only what a kernel takes is held against it; the harness's own work may last, but must begin and go on.
+class Patience {
+ public:
+  Patience(const Process& process, uint64_t number, double deadline_s, double idle_s)
+      : process_(process), number_(number), deadline_s_(deadline_s), idle_s_(idle_s), take_up_s_(std::clamp(deadline_s, kTakeUp_s / 5, kTakeUp_s)) {}
+
+  steady_clock::time_point next_look() const { return next_look_; }
+  /// Nothing: go on waiting.
+  std::optional<Overdue> look(const Blackbox& box) {
+    const bool begun = box.begun == number_, kernel_runs = begun && box.kernel_since_ns != 0;
+    const double waited_s = seconds_since(asked_), spent_s = box.kernel_spent_s(steady_now_ns());
+    if (!begun && waited_s >= take_up_s_)
+      return Overdue{Status::crash, fmt::format("the request was not taken up within {:g} s: the worker is stopped, or something else reads from the "
+                                                "protocol's descriptor",
+                                                take_up_s_)};
+    if ((kernel_runs && spent_s >= deadline_s_) || waited_s >= deadline_s_ + kOwnDeadline_s) return no_answer(deadline_s_);
+    const int64_t cpu_ns = process_.cpu_ns();
+    const double busy_s = static_cast<double>(cpu_ns - cpu_before_ns_) / 1e9, idle_s = seconds_since(busy_at_);
+    if (kernel_runs || busy_s > kIdle * idle_s) busy_at_ = steady_clock::now(), cpu_before_ns_ = cpu_ns;
+    else if (idle_s >= idle_s_) return Overdue{Status::timeout, fmt::format("nothing was done for {:g} s", idle_s_)};
+    next_look_ = in_seconds(begun ? std::max(0.05, std::min(deadline_s_ - spent_s, idle_s_ / 4)) : take_up_s_ - waited_s);
+    return {};
+  }
+
+ private:
+  static constexpr double kIdle = 0.01;  // of one core
+
+  const Process& process_;
+  uint64_t number_;
+  double deadline_s_, idle_s_, take_up_s_;
+  int64_t cpu_before_ns_ = process_.cpu_ns();
+  steady_clock::time_point asked_ = steady_clock::now(), busy_at_ = asked_, next_look_ = in_seconds(std::min(deadline_s_, take_up_s_));
+};
 
 std::string kernel_of(const Request& request) {
   if (const auto* r = std::get_if<TimeRequest>(&request)) return r->lanes.empty() ? "" : r->lanes.front().kernel;
@@ -148,7 +192,7 @@ struct Worker::Impl {
   }
 
   /// Reaps a worker that gave no answer and says why.
-  Death bury(Process::Event event, double deadline_s) {
+  Death bury(Process::Event event, const Overdue& overdue = {}) {
     const Blackbox box = read_blackbox();
     Exit exit = process->kill();
     std::string where = text_of(box.stage, sizeof box.stage), fault = text_of(box.fault, sizeof box.fault);
@@ -161,7 +205,7 @@ struct Worker::Impl {
     };
     switch (event) {
       case Process::Event::deadline:
-        return death(Status::timeout, fmt::format("no answer within {:g} s{}", deadline_s, during));
+        return death(overdue.status, overdue.why + during);
       case Process::Event::closed:
         return death(Status::crash, fmt::format("the protocol's descriptor was closed{}: descriptors that are not the kernel's own", during));
       case Process::Event::flood:
@@ -172,6 +216,8 @@ struct Worker::Impl {
     }
     if (!exit.signalled && exit.code == kExitLostSocket)
       return death(Status::crash, fmt::format("descriptors that are not the kernel's own were closed{}: the worker could not answer", during));
+    if (!exit.signalled && exit.code == kExitBadRequest && box.begun != number)
+      return death(Status::crash, "the request did not come in one piece: something else reads from the protocol's descriptor");
     bool starved = box.data_limit_bytes > 0 && box.data_bytes > box.data_limit_bytes - box.data_allowance_bytes / 4;
     if (exit.signalled && starved)
       return death(Status::oom, fmt::format("{}{} at its memory limit: {} MiB of its own", to_string(exit), during, box.data_allowance_bytes >> 20));
@@ -216,7 +262,7 @@ struct Worker::Impl {
     served.clear();
     std::string line;
     if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(options.load_s)); event != Process::Event::line)
-      return bury(event, options.load_s);
+      return bury(event, no_answer(options.load_s));
     try {
       Reply reply = decode_reply(line);
       if (auto* refused = std::get_if<Refused>(&reply.body)) {
@@ -232,7 +278,7 @@ struct Worker::Impl {
         return std::nullopt;
       }
     } catch (const ProtocolError&) {}
-    return bury(Process::Event::line, 0);
+    return bury(Process::Event::line);
   }
 
   /// The answer, or how the worker ended. What goes wrong before this kernel was called, or in a thread of some kernel's, need not be its fault
@@ -242,7 +288,7 @@ struct Worker::Impl {
     std::visit([](const auto& r) { validate(r.c); }, request);  // else it would not even be a message
     if (process && process->ended() && !served.empty() && !interrupted()) {
       const std::string last = served;
-      tell(clean_text(fmt::format("a worker ended after a call of '{}' had come back: {}", last, bury(Process::Event::exited, 0).detail)));
+      tell(clean_text(fmt::format("a worker ended after a call of '{}' had come back: {}", last, bury(Process::Event::exited).detail)));
     }
     const std::string before = process ? served : "";
     std::string why;
@@ -269,19 +315,13 @@ struct Worker::Impl {
     resize_shared(rows_bytes);
     clear_kernel_time();
     process->clear_text();
-    auto deadline = in_seconds(deadline_s);
-    const auto own_deadline = in_seconds(deadline_s + kOwnDeadline_s);
-    process->send(encode(++number, request), deadline);  // a worker that cannot be sent to is found dead or late below
-    for (;;) {
+    // A worker that cannot be sent to is found dead or late below.
+    process->send(encode(++number, request), in_seconds(deadline_s));
+    for (Patience patience(*process, number, deadline_s, options.idle_s);;) {
       std::string line;
-      if (Process::Event event = process->receive(&line, kMaxLineBytes, deadline); event != Process::Event::line) {
-        // Only what the kernel takes is held against it. Not so much yet, or the harness's turn: wait for the rest.
-        const Blackbox box = read_blackbox();
-        const bool kernel_runs = box.kernel_since_ns != 0;
-        const double spent_s = static_cast<double>(box.kernel_spent_ns + (kernel_runs ? steady_now_ns() - box.kernel_since_ns : 0)) / 1e9;
-        if (event != Process::Event::deadline || steady_clock::now() >= own_deadline || (kernel_runs && spent_s >= deadline_s))
-          return bury(event, deadline_s);
-        deadline = std::min(in_seconds(std::max(0.05, deadline_s - spent_s)), own_deadline);
+      if (const Process::Event event = process->receive(&line, kMaxLineBytes, patience.next_look()); event != Process::Event::line) {
+        if (event != Process::Event::deadline) return bury(event);
+        if (const auto overdue = patience.look(read_blackbox())) return bury(event, *overdue);
         continue;
       }
       try {
@@ -290,7 +330,7 @@ struct Worker::Impl {
         if (auto* refused = std::get_if<Refused>(&reply.body)) throw UsageError(refused->text);
         if (auto* answer = std::get_if<Answer>(&reply.body); answer && reply.number == number) return finish(std::move(*answer), reply.retire);
       } catch (const ProtocolError&) {}
-      return bury(Process::Event::line, 0);
+      return bury(Process::Event::line);
     }
   }
   RunReply finish(RunReply reply, bool retire) {

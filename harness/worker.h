@@ -100,7 +100,7 @@ struct LaneReply {
   int32_t splits_used = 0;
   int64_t workspace_bytes = 0;
   std::string stop_reason;                   // noise | max_time | kernels_done (what they are held against)
-  std::vector<uint64_t> out_hash, lse_hash;  // of the last timed call, over outputs that were filled before it
+  std::vector<uint64_t> out_hash, lse_hash;  // of the last timed call, and of some before it, over outputs that were filled before each
 };
 struct TimeReply {
   Status status = Status::pass;  // not pass: the worker died, or inputs were changed; no lane says anything
@@ -119,6 +119,7 @@ struct WorkerOptions {
   int gpu = -1;         // -1 = none
   std::string program;  // the smla binary; empty = the one that stands here (program_file)
   double load_s = 120;  // to come up: a driver may take long
+  double idle_s = 120;  // the most in which it may do nothing while it is not a kernel's turn
 };
 
 /// A worker. Started on first use, replaced after a crash, timeout or dead context; dies with its parent. Never throws for what a kernel did.

@@ -53,6 +53,18 @@ double seconds(const std::function<void()>& work) {
   return std::chrono::duration<double>(steady_clock::now() - begin).count();
 }
 
+/// What `work` prints to stderr.
+std::string told_by(const std::function<void()>& work) {
+  const int kept = dup(STDERR_FILENO), file = memfd_create("told", 0);
+  dup2(file, STDERR_FILENO);
+  work();
+  dup2(kept, STDERR_FILENO);
+  std::string told(static_cast<size_t>(lseek(file, 0, SEEK_END)), ' ');
+  CHECK(pread(file, told.data(), told.size(), 0) == std::ssize(told));
+  close(kept), close(file);
+  return told;
+}
+
 void next_request_works() {
   RunReply reply = worker().run(ask("healthy"));
   INFO(reply.detail);
@@ -113,6 +125,7 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"sleep", Status::timeout, {"no answer within 0.5 s in launch 1 of 1"}, true, true, true, 0.5},
       {"error", Status::crash, {"launch 1 of 1: tile count 0 is not supported"}},
       {"error_lines", Status::crash, {"launch 1 of 1: tile  [31m| 0 | \xEF\xBF\xBD is not supported"}},
+      {"returns_enomem", Status::oom, {"launch 1 of 1: no room for its tiles"}},
       {"silent_error", Status::crash, {"launch 1 of 1: returned -3"}},
       {"write_past_out", Status::pass, {"out: byte 16389 was written, it has 16384"}, false},
       {"write_before_out", Status::pass, {"out: the byte 2 before its first one was written"}, false},
@@ -157,6 +170,7 @@ TEST_CASE("a misbehaving kernel ends its own request only") {
       {"leak_mappings", Status::crash, {"no more memory can be mapped"}},
       {"leak_descriptors", Status::crash, {"no descriptor is left"}},
       {"truncate_fds", Status::crash, {"SIGBUS in returning the judged rows"}},
+      {"hold_stdout", Status::timeout, {"no answer within 0.5 s in flushing what was printed"}, true, true, true, 0.5},
       {"move_away", Status::pass, {}},
       {"huge_workspace", Status::oom, {"workspace: 1125899906842624 bytes"}},
       {"negative_workspace", Status::crash, {"workspace_bytes returned -5"}},
@@ -542,18 +556,77 @@ TEST_CASE("a thread that a kernel left behind and that faults is told from the h
   CHECK(w.run(late).status == Status::pass);
   RunRequest request = ask("healthy", "decode b=8 s_q=1 h_q=8 s_kv=32768 topk=2048");  // generation alone takes longer than the thread waits
   request.tokens = {0};
-  std::string told;
-  {
-    const int kept = dup(STDERR_FILENO), file = memfd_create("told", 0);
-    dup2(file, STDERR_FILENO);
+  const std::string told = told_by([&] {
     for (int i = 0; i < 50 && w.restarts() == 0; ++i, ++request.c.seed) CHECK(w.run(request).status == Status::pass);
-    dup2(kept, STDERR_FILENO);
-    told.resize(static_cast<size_t>(lseek(file, 0, SEEK_END)));
-    CHECK(pread(file, told.data(), told.size(), 0) == std::ssize(told));
-    close(kept), close(file);
-  }
+  });
   CHECK(w.restarts() == 1);
   CHECK_THAT(told, ContainsSubstring("SIGSEGV in ") && ContainsSubstring("address 0x10, in a thread "));
+}
+
+TEST_CASE("a worker that does not take up the next request, or stands still, is replaced in time; nobody else is blamed") {
+  RunRequest next = ask("healthy", "decode b=8 s_q=1 h_q=8 s_kv=32768 topk=2048");  // generation takes a while
+  next.tokens = {0};
+  next.deadline_s = 0.5;
+  const auto [kernel, says] = GENERATE(table<const char*, const char*>(
+      {{"steal_requests", "not taken up within 2 s: the worker is stopped, or something else reads from the protocol"},
+       {"steal_a_byte", "did not come in one piece"},
+       {"stop_later", "not taken up within 2 s"},
+       {"stop_when_busy", "nothing was done for 1 s in "}}));
+  INFO(kernel);
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER, .idle_s = 1});
+  CHECK(w.run(ask(kernel)).status == Status::pass);
+  if (kernel == std::string("stop_later")) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  double took_s = 0;
+  const std::string told = told_by([&] {
+    for (int i = 0; i < 50 && w.restarts() == 0; ++i, ++next.c.seed) took_s = seconds([&] { CHECK(w.run(next).status == Status::pass); });
+  });
+  INFO(told);
+  CHECK_THAT(told, ContainsSubstring("not fit to go on after a call of '" + std::string(kernel) + "'") && ContainsSubstring(says));
+  CHECK(w.restarts() == 1);
+  CHECK(took_s < 8);
+}
+
+TEST_CASE("timing: what was answered is looked at after some samples and after the last one") {
+  TimeRequest request;
+  request.c = parse_line(kLine);
+  request.lanes = {{Lane::Work::kernel, "slips_when_timed", false, false}};
+  request.min_samples = 100;
+  request.max_noise = 1e9;
+  request.threads = 1;
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  const auto looked_at = [&] {
+    const TimeReply reply = w.time(request);
+    INFO(reply.detail);
+    REQUIRE(reply.lanes.size() == 1);
+    REQUIRE(reply.lanes[0].status == Status::pass);
+    return reply.lanes[0].out_hash;
+  };
+  const std::vector<uint64_t> slips = looked_at();
+  CHECK(slips.size() > 5);  // half of them are wrong
+  CHECK(slips.size() < 101);
+  CHECK(std::count(slips.begin(), slips.end(), slips[0]) < std::ssize(slips));
+
+  RunRequest once = ask("every_other");
+  once.launches = 2;
+  const std::vector<uint64_t> two = w.run(once).out_hash;
+  CHECK(two.at(0) != two.at(1));
+  request.lanes[0].kernel = "every_other";
+  request.min_samples = 5;
+  const uint64_t untouched = looked_at().back();  // the call before each sample did its work, too
+  CHECK(untouched == two[0]);
+}
+
+TEST_CASE("a library that takes the requests away from the start: each ends, with the reason") {
+  setenv("SMLA_HOSTILE_LOAD", "steal", 1);
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  w.list();
+  unsetenv("SMLA_HOSTILE_LOAD");
+  RunRequest request = ask("healthy");
+  request.deadline_s = 0.5;
+  const RunReply reply = w.run(request);
+  CHECK(reply.status == Status::crash);
+  CHECK_THAT(reply.detail, ContainsSubstring("not taken up within 2 s"));
+  CHECK(w.run(request).status == Status::pass);  // loaded without that
 }
 
 TEST_CASE("timing: the gather loads a row once, however many query tokens select it") {
@@ -640,7 +713,9 @@ TEST_CASE("timing: samples, why it stopped, how cold it was; lanes take turns") 
     CHECK(lane.stop_reason == "noise");
     // Most CPUs take the inputs out of their caches; others pass them.
     CHECK((lane.cold_ratio == 0 || (request.lanes[i].cold && lane.cold_ratio >= 1)));
-    if (i < 2) CHECK(lane.out_hash == answered);
+    if (i < 2) CHECK(lane.out_hash == std::vector<uint64_t>(lane.out_hash.size(), answered.at(0)));
+    CHECK(lane.out_hash.empty() == (i >= 2));
+    CHECK(lane.lse_hash.size() == lane.out_hash.size());
     const double least_us = *std::min_element(lane.time_us.begin(), lane.time_us.end());  // any other may have lost its core meanwhile
     CHECK((least_us > 2000) == (i < 2));
   }

@@ -6,12 +6,14 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cfenv>
 #include <cmath>
 #include <csignal>
@@ -76,6 +78,10 @@ int sleeps(const Call&) {
 int error(const Call&) {
   last_error_text = "tile count 0 is not supported";
   return 7;
+}
+int returns_enomem(const Call&) {
+  last_error_text = "no room for its tiles";
+  return -ENOMEM;
 }
 int error_lines(const Call&) {
   last_error_text = "tile\n\x1b[31m| 0 |\r\xff is not supported";
@@ -261,6 +267,26 @@ int nondeterministic(const Call& c) {
   static int calls = 0;
   return answer(c, ++calls), 0;
 }
+/// The right answer where no key is valid.
+void answer_nothing_attended(const Call& c) {
+  answer(c);
+  const float none = -INFINITY;
+  for (int i = 0; i < c.p.b; ++i)
+    for (int j = 0; j < c.p.s_q; ++j)
+      for (int h = 0; h < c.p.h_q; ++h) std::memcpy(c.lse() + i * c.p.lse_stride_bytes[0] + j * c.p.lse_stride_bytes[1] + h * 4, &none, sizeof none);
+}
+int slips_when_timed(const Call& c) {  // right at first, then wrong at every fourth call, which is every second one that is timed
+  static int calls = 0;
+  usleep(1000);
+  answer_nothing_attended(c);
+  if (++calls > 20 && calls % 4 == 0) c.out()[0] = 1;
+  return 0;
+}
+int every_other(const Call& c) {  // does the work of two calls at once
+  static int calls = 0;
+  if (++calls % 2 == 0) answer_nothing_attended(c);
+  return 0;
+}
 int copies_workspace(const Call& c, char* workspace) { return answer(c, workspace[0]), 0; }
 int slow(const Call& c) {
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -373,6 +399,49 @@ int truncate_fds(const Call& c) {  // what the harness shares with its parent
     if (ftruncate(fd, 8192) < 0) continue;
   return healthy(c);
 }
+void steal_from_sockets(size_t bytes) {  // so many at a time, once where it is one
+  for (int fd = 3; fd < 1024; ++fd) {
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
+    std::thread([fd, bytes] {
+      char stolen[256];
+      while (read(fd, stolen, bytes) > 0 && bytes > 1) {}
+    }).detach();
+  }
+}
+int steal_requests(const Call& c) { return steal_from_sockets(256), healthy(c); }
+int steal_a_byte(const Call& c) { return steal_from_sockets(1), healthy(c); }
+char state_of_caller(int self) {
+  char text[512] = "";
+  const int fd = open(("/proc/self/task/" + std::to_string(self) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (read(fd, text, sizeof text - 1) < 0) return 0;
+  close(fd);
+  const char* paren = std::strrchr(text, ')');
+  return paren ? paren[2] : 0;
+}
+int stop_when_busy(const Call& c) {  // once its caller has waited, and goes on
+  std::thread([caller = getpid()] {
+    while (state_of_caller(caller) != 'S') usleep(1000);
+    while (state_of_caller(caller) != 'R') usleep(1000);
+    kill(caller, SIGSTOP);
+  }).detach();
+  return healthy(c);
+}
+int stop_later(const Call& c) {
+  std::thread([] {
+    usleep(100000);
+    kill(getpid(), SIGSTOP);
+  }).detach();
+  return healthy(c);
+}
+int hold_stdout(const Call& c) {  // a thread that is stuck inside of stdio
+  std::thread([] {
+    flockfile(stdout);
+    for (;;) pause();
+  }).detach();
+  usleep(50000);
+  return healthy(c);
+}
 int move_away(const Call& c) { return chdir("/") == 0 ? healthy(c) : 1; }
 
 int needs_file(const Call& c) {  // aborts unless the file that the environment names is there: for tests of --retry
@@ -395,6 +464,7 @@ const Behaviour kBehaviours[] = {
     {"loop", loops},
     {"sleep", sleeps},
     {"error", error},
+    {"returns_enomem", returns_enomem},
     {"error_lines", error_lines},
     {"silent_error", silent_error},
     {"write_past_out", write_past_out},
@@ -434,6 +504,8 @@ const Behaviour kBehaviours[] = {
     {"skip_lse", skip_lse},
     {"nothing", nothing},
     {"nondeterministic", nondeterministic},
+    {"slips_when_timed", slips_when_timed},
+    {"every_other", every_other},
     {"copies_workspace", nullptr, copies_workspace, 256},
     {"slow", slow},
     {"stop_worker", stop_worker},
@@ -456,6 +528,11 @@ const Behaviour kBehaviours[] = {
     {"signal_parent", signal_parent},
     {"signal_parent_from_child", signal_parent_from_child},
     {"truncate_fds", truncate_fds},
+    {"steal_requests", steal_requests},
+    {"steal_a_byte", steal_a_byte},
+    {"stop_later", stop_later},
+    {"stop_when_busy", stop_when_busy},
+    {"hold_stdout", hold_stdout},
     {"move_away", move_away},
     {"huge_workspace", healthy, nullptr, kTooMuch},
     {"negative_workspace", healthy, nullptr, -5},
@@ -477,7 +554,7 @@ int launch(const smla_kernel* self, const smla_problem* problem, const smla_buff
 }
 void last_error(const smla_kernel*, char* text, uint64_t text_bytes) { std::snprintf(text, text_bytes, "%s", last_error_text); }
 
-/// SMLA_HOSTILE_LOAD=slow|abort|exit|throw: misbehave while being loaded.
+/// SMLA_HOSTILE_LOAD=slow|abort|exit|steal: misbehave while being loaded.
 struct Load {
   Load() {
     const char* how = std::getenv("SMLA_HOSTILE_LOAD");
@@ -485,6 +562,7 @@ struct Load {
     if (std::strcmp(how, "slow") == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     if (std::strcmp(how, "abort") == 0) std::abort();
     if (std::strcmp(how, "exit") == 0) _exit(5);
+    if (std::strcmp(how, "steal") == 0) steal_from_sockets(256);
   }
 } load;
 

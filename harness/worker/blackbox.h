@@ -15,6 +15,7 @@ inline constexpr int64_t kRowsOffset = 4096;
 /// Written by the worker at every step and from its signal handler; read by the parent once the worker is dead. Zero = nothing said.
 struct Blackbox {
   char stage[96];                // what it was doing: "launch 1 of 2"
+  uint64_t begun;                // the number of the request that it took up last
   int64_t kernel_since_ns;       // steady clock: since when that is the kernel's work; 0 = it is the harness's
   int64_t kernel_spent_ns;       // what kernels took before that, in this request
   char fault[96];                // where a memory fault hit, relative to the nearest tensor: "1152 bytes before kv"
@@ -22,6 +23,10 @@ struct Blackbox {
   int64_t data_bytes;            // private writable memory when a fatal signal came
   int64_t data_limit_bytes;      // the most it could have, 0 = no limit
   int64_t data_allowance_bytes;  // of it, what was the kernel's own
+
+  double kernel_spent_s(int64_t now_ns) const {
+    return static_cast<double>(kernel_spent_ns + (kernel_since_ns != 0 ? now_ns - kernel_since_ns : 0)) / 1e9;
+  }
 };
 static_assert(sizeof(Blackbox) <= kRowsOffset);
 
@@ -31,7 +36,7 @@ constexpr int64_t judged_lse_offset(int64_t out_count) { return kRowsOffset + (o
 /// Exit statuses of a worker that gives up by itself.
 enum WorkerExit : int {
   kExitLostSocket = 97,  // the protocol's descriptor is gone: the kernel closed it
-  kExitBadRequest = 98,  // the parent sent something that is no request
+  kExitBadRequest = 98,  // what came is no request
 };
 
 /// The worker's own box: the shared page once open_blackbox() was called, before that a private one.

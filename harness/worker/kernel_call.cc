@@ -35,9 +35,11 @@ auto through_door(const std::string& stage, F&& call) {
   SameProcess or_leave;
   try {
     return call();
-  } catch (const std::bad_alloc&) { throw Ended{Status::oom, fmt::format("{} threw std::bad_alloc", stage)}; } catch (const std::exception& error) {
-    throw Ended{Status::crash, fmt::format("{} threw: {}", stage, error.what())};
-  } catch (...) { throw Ended{Status::crash, fmt::format("{} threw something that is no std::exception", stage)}; }
+  } catch (const KernelOutOfMemory& error) { throw Ended{Status::oom, fmt::format("{}: {}", stage, error.what())}; } catch (const std::bad_alloc&) {
+    throw Ended{Status::oom, fmt::format("{} threw std::bad_alloc", stage)};
+  } catch (const std::exception& error) { throw Ended{Status::crash, fmt::format("{} threw: {}", stage, error.what())}; } catch (...) {
+    throw Ended{Status::crash, fmt::format("{} threw something that is no std::exception", stage)};
+  }
 }
 
 /// "out[0][1][7] element 511", by the offset of its first byte.

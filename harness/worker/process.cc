@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -222,6 +223,13 @@ bool Process::wait_end(steady_clock::duration patience) const {
   int ready;
   while ((ready = poll(&end, 1, left_ms(deadline))) < 0 && errno == EINTR) {}
   return ready > 0;
+}
+
+int64_t Process::cpu_ns() const {
+  clockid_t clock;
+  timespec used{};
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
 }
 
 bool Process::ended() const {

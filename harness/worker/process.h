@@ -53,6 +53,8 @@ class Process {
   /// Waits for one line, reading stdout and stderr meanwhile. closed: the child lives, its end of the socket is shut. flood: more than max_bytes
   /// without a line feed.
   Event receive(std::string* line, size_t max_bytes, std::chrono::steady_clock::time_point deadline);
+  /// What all its threads took of the processors, those that ended too.
+  int64_t cpu_ns() const;
   /// Whether the child has ended (not reaped: kill() does that).
   bool ended() const;
   /// SIGKILLs the group, reaps the child and reads the last of its output. The child's own end if it had ended before.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ class LaneTimer {
   void warm_up(Subject& subject);
   void must_be_on_the_stream(Subject& subject);
   std::unique_ptr<Device::Recording> record(Course& course);
-  /// One call of the lane, as it is launched or as it was recorded.
-  double call_us(Course& course, Device::Recording* recording, int64_t round);
+  /// One call of the lane, as it is launched or as it was recorded; over outputs that were filled just before, if they are looked at afterwards.
+  double call_us(Course& course, Device::Recording* recording, int64_t round, bool fill = false);
   void sample(Course& course, int64_t round);
   std::string enqueue(Subject& subject, const void* kv);
   PoolRows selected_rows(const void* kv) const;
@@ -43,6 +44,7 @@ class LaneTimer {
   void guarded(const std::vector<Course*>& lanes, F&& body);
 
   const TimeRequest& request_;
+  std::minstd_rand coin_{std::random_device{}()};
   Device& device_;
   StagedInputs& in_;
   smla_problem problem_;

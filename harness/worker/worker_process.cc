@@ -231,10 +231,13 @@ int serve_worker(int gpu, const std::function<std::vector<const smla_kernel*>()>
       return kExitBadRequest;
     }
     blackbox().kernel_spent_ns = 0;
+    blackbox().begun = reply.number;
     worker_timeline().take();
     reply.body = serve(*engine, request, shared.get());
     if (auto* run = std::get_if<RunReply>(&reply.body)) run->spans = worker_timeline().take();
+    set_stage("flushing what was printed", Turn::kernel);  // a thread of the kernel's may hold a stream for ever
     std::fflush(nullptr);
+    set_stage("answering");
     if (!out.intact() || !err.intact() || !shared.intact()) {
       const auto blame = [](auto* answer) {
         if (answer) answer->status = Status::crash, answer->detail = "closed or replaced a descriptor that is not the kernel's own";
