@@ -25,8 +25,7 @@ constexpr int64_t kPlacements = 8;
 constexpr double kShort_us = 50;  // below, a graph holds kManyCalls calls or more
 constexpr int kManyCalls = 20;
 constexpr double kLong_us = 2000;
-/// So much of a lane's time goes into hashes of what its calls answered; to fill the outputs before these calls takes no longer.
-constexpr double kLooking = 0.005;
+constexpr double kLooking = 0.01;  // so much of a lane's time goes into filling outputs and looking at what was answered
 
 double median_of(std::vector<double> values) { return values.empty() ? 0 : spread(std::move(values)).median; }
 
@@ -234,7 +233,11 @@ double LaneTimer::call_us(Course& course, Device::Recording* recording, int64_t 
   // The same call before it, so that nobody's time depends on whose code ran last: instruction caches are as full as a second call finds them. Of a
   // long call that is not worth its time.
   if (!course.lane.cold || subject.estimate_us < kLong_us) error = enqueue(subject, replica(round));
-  if (fill) subject.call->dirty_outputs(OutputFill::nan);  // not before that call: what it writes could pass for the timed one's
+  if (fill) {  // not before that call: what it writes could pass for the timed one's
+    const auto filling = steady_clock::now();
+    subject.call->dirty_outputs(OutputFill::nan);
+    course.looking_us += us_since(filling);
+  }
   make_cold(course.lane.cold);
   double us = 0;
   if (error.empty()) {
