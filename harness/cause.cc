@@ -220,6 +220,7 @@ std::vector<Cause> table() {
   });
   all.end("as many entries were read as are valid", [](const Row& row) { return static_cast<int32_t>(row.keys().n); });
   all.end("the last tile of 64 were left out", [](const Row& row) { return row.k_t() > 64 ? (row.k_t() - 1) / 64 * 64 : row.k_t(); });
+  all.end("a topk_length of 0 were 1", [](const Row& row) { return std::max(row.k_t(), 1); });
   all.end("one entry behind topk_length counted", [](const Row& row) { return std::min(row.k_t() + 1, row.in().c.topk); });
   all.end("topk_length were rounded up to a whole tile of 64", [](const Row& row) { return std::min((row.k_t() + 63) / 64 * 64, row.in().c.topk); });
   all.end("topk_length were ignored", [](const Row& row) { return row.in().c.topk; });
@@ -232,8 +233,11 @@ std::vector<Cause> table() {
   all.invalid("entries beyond the pool were its last slot", [](int64_t entry, int64_t slots) { return entry < 0 ? Table::kNotRead : slots - 1; });
   all.invalid("entries beyond the pool were the row behind it", [](int64_t entry, int64_t slots) { return entry < 0 ? Table::kNotRead : slots; });
   all.slots("an entry's position were its slot", [](const Row& row, int64_t i) -> int64_t { return row.keys().position[i]; });
-  all.slots("the first entry named slot 0",
-            [](const Row& row, int64_t i) -> int64_t { return row.keys().position[i] == 0 ? 0 : row.keys().slot[i]; });
+  all.reads("the first entry named slot 0", [](const Row& row, Reading& r) {
+    if (row.k_t() == 0 || row.list()[0] == 0) return false;
+    if (row.keys().n > 0 && row.keys().position[0] == 0) r.m[0] = 0;
+    return row.count(r, 0, 1);
+  });
   all.slots("slots were kept in 16 bits", [](const Row& row, int64_t i) -> int64_t { return row.keys().slot[i] & 0xffff; });
   all.slots("every four entries named slots in a row, from the first one's on", [](const Row& row, int64_t i) -> int64_t {
     const int32_t position = row.keys().position[i], first = row.list()[position / 4 * 4], slot = first + position % 4;
@@ -296,8 +300,10 @@ std::vector<Cause> table() {
           [](const Row& row, double right) { return row.call.contract.lse_base == LseBase::e ? right / std::numbers::ln2 : kNone; });
   all.lse("it were rounded to bf16, which is not declared", [](const Row& row, double right) {
     const double unit = row.call.contract.lse_base == LseBase::two ? std::numbers::ln2 : 1;
-    return row.call.contract.lse_dtype == LseType::f32 ? unit * static_cast<double>(widen(FloatType::bf16, to_bf16(static_cast<float>(right / unit))))
-                                                       : kNone;
+    const auto rounded = [unit](double x) { return unit * static_cast<double>(widen(FloatType::bf16, to_bf16(static_cast<float>(x / unit)))); };
+    if (row.call.contract.lse_dtype != LseType::f32 || row.keys().n == 0) return kNone;
+    const double x = row.right.x.head(row.keys().n).maxCoeff();
+    return row.is_lse(rounded(x) + right - x) ? kNone : rounded(right);  // of one heavy key a rounded score does the same
   });
   all.lse("it were in base e",
           [](const Row& row, double right) { return row.call.contract.lse_base == LseBase::two ? right * std::numbers::ln2 : kNone; });
@@ -335,19 +341,20 @@ std::string explain(const std::vector<Row>& wrong, const std::vector<Row>& right
   }
   double least = kInf;
   for (const Named& one : named) least = std::min(least, one.misfit);
-  Texts told;
+  Texts told, denied;  // by right rows
   std::set<std::string> arguments;
-  elsewhere = true;
   for (const auto& [cause, text, misfit] : named) {
     if (misfit > 1.2 * least + 50) continue;  // 50: e^-25 as likely, of errors with one sigma
     if (*cause->argument != 0 && !arguments.insert(cause->argument).second) continue;
-    if (std::find(told.begin(), told.end(), text) != told.end()) continue;
-    told.push_back(text);
-    elsewhere &= std::any_of(right.begin(), right.end(), [&, tried = cause->tried](const Row& row) {
+    const bool is_denied = std::any_of(right.begin(), right.end(), [&, tried = cause->tried](const Row& row) {
       const Fit fit = tried(row, of_lse);
       return fit.speaks && fit.texts.empty();
     });
+    Texts& into = is_denied ? denied : told;
+    if (std::find(into.begin(), into.end(), text) == into.end()) into.push_back(text);
   }
+  elsewhere = told.empty();
+  if (elsewhere) told = denied;
   return told.empty() || told.size() > 3 ? "" : fmt::format("as if {}", fmt::join(told, ", or as if "));
 }
 
