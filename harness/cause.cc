@@ -63,7 +63,7 @@ struct Table {
   }
   void scale(const char* text, double (*sm_scale)(const Case& c)) {
     const auto change = [=](const Row& row, Reading& r) { return r.x *= sm_scale(row.in().c) / static_cast<double>(row.in().c.sm_scale), true; };
-    reads(text, change, "sm_scale");
+    reads(text, change);
   }
   void sink(const char* text, double (*of)(const Row& row)) {
     reads(

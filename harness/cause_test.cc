@@ -46,7 +46,7 @@ const std::string kPlain = "decode b=4 s_q=2 h_q=4 s_kv=300 topk=150", kFp8 = kP
                   kBehindLater = "decode b=4 s_q=2 h_q=4 s_kv=700 topk=192 topk_length=1 pattern=stale_tail",
                   kBeyond = kPlain + " pattern=out_of_range", kDense = "decode b=3 s_q=2 h_q=4 s_kv=290 topk=300 pattern=short_context",
                   kHalf = kPlain + " q_dtype=fp16 kv_format=fp16", kMany = "decode b=5 s_q=2 h_q=8 s_kv=1200 topk=300 pattern=reversed",
-                  kWide = "decode b=2 s_q=2 h_q=4 s_kv=300 topk=150 d_qk=512";
+                  kLong = "decode b=3 s_q=1 h_q=16 s_kv=500 topk=190 d_qk=512", kWide = "decode b=2 s_q=2 h_q=4 s_kv=300 topk=150 d_qk=512";
 
 /// What is told of a kernel that reads what no row selects.
 const std::string kThere = "where unselected memory holds numbers, as if ",
@@ -174,7 +174,8 @@ TEST_CASE("a defect that is not in the table gets no cause") {
 TEST_CASE("an lse that is hardly beyond its limit, or of a row without a key, is not explained by chance") {
   const std::string empty = "decode b=5 s_q=1 h_q=8 s_kv=500 topk=190 pattern=padded sink=pinf";
   CHECK_THAT(causes_of("mut_empty_lse_plus_inf", empty).lse, !ContainsSubstring("as if"));
-  CHECK_THAT(causes_of("mut_scores_in_bf16", kNeedle).lse, !ContainsSubstring("as if"));  // one key has all the weight
+  CHECK_THAT(causes_of("mut_tail_lanes_counted", kLong).out, !ContainsSubstring("as if out"));  // half an ulp smaller is not truncated
+  CHECK_THAT(causes_of("mut_scores_in_bf16", kNeedle).lse, !ContainsSubstring("as if"));        // one key has all the weight
   for (const char* line : {"decode b=9 s_q=1 h_q=8 s_kv=700 topk=192 kv_format=fp8_656 topk_length=1 pattern=stale_tail",
                            "decode b=1 s_q=1 h_q=8 s_kv=32768 topk=2048 kv_format=fp8_656 pattern=sink_and_recent"})
     CHECK_THAT(causes_of("mut_lse_biased", line).lse, !ContainsSubstring("as if"));

@@ -142,6 +142,7 @@ double WrongRow::misfit(const Reread& a, bool of_lse) const {
 bool WrongRow::is_lse(double other) const {
   if (other == lse) return true;
   const double limit = lse_limit(other), off_it = std::fabs(other - lse);
+  if (!stats.lse_ok() && std::fabs(other - stats.lse_expected) <= limit) return false;  // what is right itself is no cause
   return off_it <= 2 * limit && (stats.lse_ok() || is_nearer(off_it / limit, stats.lse_ratio));
 }
 

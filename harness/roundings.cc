@@ -225,13 +225,16 @@ std::vector<Hypothesis> hypotheses(const Contract& contract, const Case& c) {
 }
 
 /// Sum of squares of what the kernel's answers miss the model's by, in units of sigma, in the layout that they are nearest to; inf above `most`.
+/// `scaled`: the model's times whatever factor fits a row best.
 double missed(const std::vector<WrongRow>& rows, const std::vector<VectorXd>& sigma, const Roundings& roundings, const std::vector<Layout>& layouts,
-              double most = kInf) {
+              double most, bool scaled = false) {
   double least = kInf;
   for (const Layout& layout : layouts) {
     double sum = 0;
-    for (size_t i = 0; i < rows.size() && sum < std::min(most, least); ++i)
-      sum += ((rows[i].got - Model(rows[i], roundings, layout).out()).array() / sigma[i].array()).square().sum();
+    for (size_t i = 0; i < rows.size() && sum < std::min(most, least); ++i) {
+      const VectorXd got = rows[i].got.cwiseQuotient(sigma[i]), out = Model(rows[i], roundings, layout).out().cwiseQuotient(sigma[i]);
+      sum += (got - (scaled && !out.isZero(0) ? got.dot(out) / out.squaredNorm() : 1) * out).squaredNorm();
+    }
     least = std::min(least, sum);
   }
   return least < most ? least : kInf;
@@ -253,8 +256,9 @@ std::string undeclared_rounding(const std::vector<WrongRow>& rows) {
   for (int64_t splits = 1; splits <= (any.call.split() ? std::min<int64_t>(tiles, 16) : 1); ++splits)
     for (int folds = 0; folds <= (c.kv_format == KvFormat::fp8_656); ++folds) layouts.push_back({splits, folds == 1});
 
-  const double exact = missed(rows, sigma, {}, {{1, false}}), as_declared = missed(rows, sigma, declared(any.call.contract), layouts);
-  const double most = std::min(exact / 5, as_declared / 3);  // what nothing else need account for
+  // What nothing else need account for: neither no rounding at all, nor what is declared and a factor, as too large a row sum leaves it.
+  const double exact = missed(rows, sigma, {}, {{1, false}}, kInf),
+               most = std::min(exact / 5, missed(rows, sigma, declared(any.call.contract), layouts, kInf, true) / 3);
   const VectorXd right = Model(any, {}, {1, false}).out();
   const double observed = (any.got - right).cwiseQuotient(sigma[0]).squaredNorm();
   std::vector<std::pair<double, std::string>> fitting;
