@@ -11,10 +11,10 @@
 #include <thread>
 #include <utility>
 
-#include "cases/cost.h"
 #include "harness/impostors.h"
 #include "harness/interrupt.h"
 #include "harness/relations.h"
+#include "harness/schedule.h"
 #include "harness/worker/host_device.h"
 #include "reference/exact.h"
 
@@ -22,8 +22,6 @@ namespace smla {
 namespace {
 
 using InputsPtr = std::shared_ptr<const Inputs>;
-// Outputs that wait for the oracle: for each kernel a quarter of the case's tensors within the first two bounds, the last for all together.
-constexpr int64_t kHeldLeast_bytes = 24 << 20, kHeldMost_bytes = 64 << 20, kHeldAll_bytes = 256 << 20;
 constexpr int64_t kBlockRows = 512;  // rows of one oracle block: about 12 KiB each
 
 /// One run of one kernel, and what is made of it.
@@ -132,7 +130,7 @@ class CaseJudge {
       subjects_[i].to_come = subjects_[i].takes.size();
     }
     inputs_.clear();
-    const Schedule plan = schedule();
+    const auto [order, plan] = scheduled();
     const double judging_bytes =
         needs_no_oracle(base_->c.values) ? 0 : oracle_bytes(*base_, std::min(block_tokens(), std::ssize(tokens_)), oracle_options(*base_));
     if (const std::string why = too_large(static_cast<double>(plan.held_bytes) + judging_bytes, "the oracle and the answers that it judges");
@@ -142,7 +140,7 @@ class CaseJudge {
       judge_chunk();
       chunk_ = std::span(tokens_).subspan(from, std::min(plan.chunk, tokens_.size() - from));
       const Subject* before = nullptr;
-      for (const auto& [subject, take] : plan.order)
+      for (const auto& [subject, take] : order)
         if (subject->running() && (from == 0 || take->rows_needed)) {
           if (plan.one_after_another && subject != std::exchange(before, subject)) judge_chunk();
           const bool answered = launch(*subject, *take, chunk_, from == 0);
@@ -231,56 +229,19 @@ class CaseJudge {
     return nullptr;
   }
 
-  /// Base runs first, since others are held against them; then runs of the same inputs together, so that a worker generates them once for all
-  /// kernels.
-  std::vector<std::pair<Subject*, Take*>> launch_order() {
-    std::vector<std::pair<Subject*, Take*>> order;
-    std::vector<std::string> seen;
-    std::map<const Take*, size_t> rank;
+  /// The runs of all kernels, and when each of them comes.
+  std::pair<std::vector<std::pair<Subject*, Take*>>, Schedule> scheduled() {
+    std::vector<std::pair<Subject*, Take*>> listed, order;
+    std::vector<ScheduledRun> runs;
     for (Subject& subject : subjects_)
       for (Take& take : subject.takes) {
-        order.emplace_back(&subject, &take);
-        const std::string key = take.base() ? "" : to_string(take.run);
-        const auto found = std::find(seen.begin(), seen.end(), key);
-        rank[&take] = static_cast<size_t>(found - seen.begin());
-        if (found == seen.end()) seen.push_back(key);
+        listed.emplace_back(&subject, &take);
+        runs.push_back(
+            {static_cast<size_t>(&subject - subjects_.data()), take.base() ? "" : to_string(take.run), take.rows_needed, take.looks_at_base()});
       }
-    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return rank[a.second] < rank[b.second]; });
-    return order;
-  }
-
-  /// Answers wait for the oracle, which is asked once for all of them. Where it is not asked, and they would not all fit, each is judged as it comes.
-  /// Then base runs alone are kept, if something is held against them: those of all kernels or, where they would not fit either, of one after
-  /// another.
-  struct Schedule {
-    std::vector<std::pair<Subject*, Take*>> order;
-    bool waits = true, keeps_base = false, one_after_another = false;
-    size_t chunk = 0;        // tokens
-    int64_t held_bytes = 0;  // of their answers, at most
-  };
-  Schedule schedule() {
-    Schedule plan{.order = launch_order()};
-    const auto count = [&](auto&& is) {
-      return std::count_if(plan.order.begin(), plan.order.end(), [&](const auto& entry) { return is(*entry.second); });
-    };
-    const int64_t kernels = std::max<int64_t>(1, count([](const Take&take) { return take.base(); })), tokens = std::ssize(tokens_);
-    const int64_t limit_bytes = std::min(kernels * std::clamp(tensor_bytes(*base_) / 4, kHeldLeast_bytes, kHeldMost_bytes), kHeldAll_bytes);
-    const int64_t token_bytes = static_cast<int64_t>(base_->c.h_q) * (base_->c.d_v * 2 + 4);
-    int64_t held = std::max<int64_t>(1, count([](const Take& take) { return take.rows_needed; }));
-    const auto fit = [&] { return std::clamp<int64_t>(limit_bytes / (token_bytes * held), 1, tokens); };
-    plan.waits = !needs_no_oracle(base_->c.values) || fit() == tokens;
-    if (!plan.waits) {
-      plan.keeps_base = count([](const Take& take) { return take.looks_at_base(); }) > 0;
-      held = plan.keeps_base ? kernels + 1 : 1;
-      plan.one_after_another = fit() < tokens;
-      if (plan.one_after_another) {
-        held = std::min<int64_t>(held, 2);
-        std::stable_sort(plan.order.begin(), plan.order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      }
-    }
-    plan.chunk = static_cast<size_t>(fit());
-    plan.held_bytes = fit() * token_bytes * held;
-    return plan;
+    Schedule plan = schedule(runs, *base_, std::ssize(tokens_));
+    for (size_t run : plan.order) order.push_back(listed[run]);
+    return {std::move(order), std::move(plan)};
   }
 
   bool chosen(std::string_view name) const {
