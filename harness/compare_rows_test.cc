@@ -200,7 +200,10 @@ TEST_CASE("an empty row answers zeros") {
   REQUIRE(empty >= 0);
   CHECK(kernel.compare().out.n_bad_rows == 0);
   kernel.at(empty, 100) = to_bf16(1e-30f);
-  CHECK(kernel.compare().out.n_bad_rows == 1);
+  const TensorFigures out = kernel.compare().out;
+  CHECK(out.n_bad_rows == 1);
+  CHECK(std::isinf(out.z_max));  // and it is the worst row: healthy ones have errors, too
+  CHECK(out.worst_index == std::vector<int64_t>{empty / 4, 0, empty % 4, 100});
 }
 
 TEST_CASE("needle cases are judged without the oracle, and a wrong row is explained") {

@@ -184,6 +184,16 @@ TEST_CASE("the example plug-in passes every check, and declines with its reason"
   CHECK_THAT(ran.text, ContainsSubstring("only bf16 queries over a bf16 cache"));
 }
 
+TEST_CASE("a case without any key says that it asked next to nothing") {
+  Folder out;
+  const std::string line = " --case 'decode b=2 s_q=1 h_q=2 s_kv=40 topk=20 pattern=page_straddling page_size=";
+  const auto check = [&](const std::string& page_size) {
+    return run("check --kernel cpu_naive --progress none" + line + page_size + "' --out " + out.path);
+  };
+  CHECK_THAT(check("64").text, ContainsSubstring("no row of this case has a key"));
+  CHECK_THAT(check("8").text, !ContainsSubstring("no row of this case has a key"));
+}
+
 TEST_CASE("a needle case of few rows asks for the last key, and says how many entries it asks") {
   Folder out;
   const std::string line = " --case 'decode b=4 s_q=1 h_q=1 s_kv=19 topk=19 values=needle'";

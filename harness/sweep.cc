@@ -71,11 +71,12 @@ PassedPair passed_pair(const PlannedCase& planned, const Candidate& candidate, c
 bool is_green(const PairResult& pair) { return pair.status() == Status::pass && !pair.red; }
 
 /// The line of a pair; if it is not green the reason; if it is red what asks it again, and where it was captured to.
-void tell_pair(const PlannedCase& planned, const PairResult& pair, const std::string& dumped) {
+void tell_pair(const PlannedCase& planned, const PairResult& pair, int64_t valid_keys, const std::string& dumped) {
   fmt::print("{}\n", accuracy_line(planned, pair));
   if (!is_green(pair)) fmt::print("            {}{}\n", pair.expected.empty() ? "" : pair.expected + "; ", pair.decision.detail());
   if (const Decision& d = pair.decision; d.out != Status::pass && !d.lse_detail.empty() && d.lse_detail != d.out_detail)
     fmt::print("            {}\n", d.lse_detail);
+  if (is_green(pair) && valid_keys == 0) fmt::print("            no row of this case has a key: zeros and the lse of empty rows were all it asked\n");
   if (pair.red) fmt::print("            rerun: {}\n", pair.repro);
   if (!dumped.empty()) fmt::print("            {}\n", dumped);
 }
@@ -141,7 +142,7 @@ SweepResult sweep_accuracy(const Job& job, bool write) {
         if (!pair.expected.empty()) result.unexpected[pair_key(rows.front())] = pair.expected;
         if (options.verbose || pair.red || (is_green(pair) && !options.quiet)) {
           if (!std::exchange(header, true)) fmt::print("{}\n", accuracy_header());
-          tell_pair(planned, pair, answered->dumped[k]);
+          tell_pair(planned, pair, answered->result.valid_keys, answered->dumped[k]);
         }
         if (is_green(pair)) result.passed.push_back(passed_pair(planned, job.kernels[asked[i].kernels[k]], pair, answered->result.valid_keys));
       }

@@ -182,6 +182,7 @@ void judge_empty_row(std::span<const float> out, double lse, double sink, const 
     stats.n_nonfinite_mismatch += !std::isfinite(out[d]);
   }
   stats.hull_ok = stats.n_bad == 0;
+  if (stats.n_bad > 0) stats.z_max = kInfinity;     // no error is allowed
   if (contract.sink_in_lse && sink > -kInfinity) {  // then the sink is all there is; -inf means no sink
     judge_lse(lse, {sink, 0, lse_rounding(sink, std::fabs(sink), contract)}, contract, stats);
   } else if (contract.empty_lse == EmptyLse::large_negative) {

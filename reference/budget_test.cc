@@ -354,8 +354,10 @@ TEST_CASE("an empty row is zeros exactly and an lse by the contract") {
   const auto stats = judge_row(block, 0, in, {}, true, out, -inf);
   CHECK(stats.empty);
   CHECK_FALSE(stats.pooled);
+  CHECK(stats.z_max == 0);
   out[9] = 1e-30f;
   CHECK_FALSE(ok(0, -inf, {}));
+  CHECK(judge_row(block, 0, in, {}, true, out, -inf).z_max == inf);
   out[9] = NAN;
   CHECK_FALSE(ok(0, -inf, {}));
   CHECK(judge_row(block, 0, in, {}, true, out, -inf).n_nonfinite_mismatch == 1);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -51,8 +52,14 @@ int verb_gate(int argc, char** argv) {
   std::optional<TimedSet> baseline_times, run_times;
   if (!flags.accuracy_only) {
     if (std::filesystem::exists(fmt::format("{}/{}", baseline_folders[0], throughput_csv))) {
+      const auto is_timed = [&](const std::string& folder) { return std::filesystem::exists(fmt::format("{}/{}", folder, throughput_csv)); };
       baseline_times = read_timed(baseline_folders);
-      run_times = read_timed(run_folders);
+      if (std::any_of(run_folders.begin(), run_folders.end(), is_timed)) {
+        run_times = read_timed(run_folders);
+      } else {
+        run_times = make_timed({fmt::format("{}/{}", run_folders[0], throughput_csv), {}, false}, nullptr);
+        tell(fmt::format("gate: {} holds no {}: nothing was timed there (--accuracy-only leaves times out)", run_folders[0], throughput_csv));
+      }
     } else {
       tell(fmt::format("gate: {} holds no {}: times are not compared", baseline_folders[0], throughput_csv));
     }

@@ -134,7 +134,7 @@ TEST_CASE("gate: bad input is exit status 3, nothing to judge is 4") {
   { ReportWriter<AccuracyRow> empty(run); }
   CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kNothingMatched);
   ReportWriter<AccuracyRow>(run).append(accuracy());
-  CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kUsage);  // the baseline has times, the run has none
+  CHECK(smla_says({"gate", "--baseline", base, "--out", out}) == kThroughputRed);  // the baseline has times, the run has none
   ThroughputRow other = timing("k", 100);
   other.power_limit_w = 450;
   write(run, accuracy(), {other});
@@ -218,8 +218,12 @@ TEST_CASE("gate and compare: what cannot be compared is one line, with the file 
   write(run, accuracy(), {good});
   write_text_file(run + "/throughput.csv", "");
   refused("throughput.csv: is empty: no header");
+  // A kernel that no longer passes anything is timed nowhere: that is red, and no mistake in the command.
   std::filesystem::remove(run + "/throughput.csv");
-  refused("throughput.csv");
+  const Said untimed = said({"gate", "--baseline", base, "--out", out}, folders.top + "/stderr");
+  CHECK(untimed.status == kThroughputRed);
+  CHECK_THAT(untimed.line, ContainsSubstring("throughput.csv: nothing was timed there"));
+  CHECK(said({"gate", "--baseline", base, "--out", out, "--accuracy-only"}, folders.top + "/stderr").status == kAllGreen);
   write(run, accuracy(), {good});
   SampleRow negative;
   negative.arch = "sm_90";
