@@ -268,14 +268,17 @@ std::vector<Comparison> compare(const TimedSet& a, const TimedSet& b, const Comp
 
 std::string interval_method(const std::vector<Comparison>& comparisons, const CompareOptions& options) {
   const auto pairs = std::count_if(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.level.has_value(); });
+  const auto shares_a_cpu = [](const Comparison& c) { return c.ratio && c.a->run_id != c.b->run_id && c.a->arch.starts_with("cpu"); };
   std::string text = "intervals: Student's t on log(ratio)";
-  if (pairs <= 1) return text + fmt::format(", {:g} %", 100 * (1 - options.alpha));
-  return text + fmt::format(
-                    "; {} pairs share a {:g} % chance of one false verdict (Holm), so the level of each, {:g} to {:.4g} %, depends on the margin, "
-                    "{:g} %, and on the "
-                    "other pairs",
-                    pairs, 100 * options.alpha, 100 * (1 - options.alpha), 100 * (1 - options.alpha / static_cast<double>(pairs)),
-                    100 * options.margin);
+  if (pairs <= 1) text += fmt::format(", {:g} %", 100 * (1 - options.alpha));
+  else
+    text += fmt::format(
+        "; {} pairs share a {:g} % chance of one false verdict (Holm), so the level of each, {:g} to {:.4g} %, depends on the margin, {:g} %, and on "
+        "the other pairs",
+        pairs, 100 * options.alpha, 100 * (1 - options.alpha), 100 * (1 - options.alpha / static_cast<double>(pairs)), 100 * options.margin);
+  if (std::any_of(comparisons.begin(), comparisons.end(), shares_a_cpu))
+    text += ". Not in them: what else the CPU did during one of two runs; compare kernels of one run where it is shared";
+  return text;
 }
 
 std::vector<GeomeanRow> geomeans(const std::vector<Comparison>& comparisons) {

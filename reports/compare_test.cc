@@ -144,6 +144,18 @@ TEST_CASE("each interval says its level: with others it depends on them and on t
              ContainsSubstring("2 pairs share a 5 % chance") && ContainsSubstring("95 to 97.5 %, depends on the margin, 1 %,"));
 }
 
+TEST_CASE("of two runs on a CPU it is said what the intervals do not hold") {
+  Run a{.id = "a"}, b{.id = "b"};
+  a.add(1, "k", times(1, 100, 0.01)).arch = "cpu_x86_64";
+  b.add(1, "k", times(2, 102, 0.01)).arch = "cpu_x86_64";
+  a.add(1, "other", times(3, 100, 0.01)).arch = "cpu_x86_64";
+  const TimedSet set_a = a.set(), set_b = b.set();
+  CHECK_THAT(interval_method(compare(set_a, set_b), {}), ContainsSubstring("what else the CPU did"));
+  const TimedSet k = only_kernel(set_a, "k"), other = only_kernel(set_a, "other");
+  const CompareOptions kernels{.any_kernel = true};
+  CHECK_THAT(interval_method(compare(k, other, kernels), kernels), !ContainsSubstring("what else the CPU did"));
+}
+
 TEST_CASE("without samples the interval comes from the quartiles, and says so") {
   Run a{.id = "a"}, b{.id = "b"};
   a.add(1, "k", times(1, 100, 0.01));
