@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "reference/test_kernel.h"
@@ -76,6 +77,30 @@ TEST_CASE("two halves merged by their lse are the whole, with a sink on either s
     CHECK(both.budget.sigma[5] > truth.budget.sigma[5] / 3);
     CHECK(both.budget.lse.limit() < 2 * truth.budget.lse.limit());
   }
+}
+
+TEST_CASE("halves whose lse is rounded to bf16 merge with weights that are far off, and are allowed to") {
+  // lse of 1028 each, which bf16 rounds to multiples of 8: the weights are 1 and 3e-4 instead of 1/2 each.
+  const auto half = [](float value, double lse) {
+    Answer answer;
+    answer.out = {value, 1};
+    answer.lse = lse;
+    answer.budget.sigma = {1e-3, 1e-3};
+    answer.budget.lse = {.random = 1e-3, .fixed = 4};
+    return answer;
+  };
+  Answer whole = half(0, 1028 + std::numbers::ln2);
+  const Answer one = half(-1, 1024), two = half(1, 1032);
+  const Answer merged = merge(one, two, -std::numeric_limits<double>::infinity(), false);
+  CHECK(merged.out[0] > 0.99);
+  CHECK(relate(whole, merged).z_max < 6);
+  whole.out[1] = 1.1f;  // where both halves agree the weights do not matter
+  CHECK(relate(whole, merged).z_max > 6);
+  // An exact lse leaves no such room.
+  Answer exact_one = one, exact_two = two;
+  exact_one.budget.lse.fixed = exact_two.budget.lse.fixed = 1e-6;
+  whole.out[1] = 1;
+  CHECK(relate(whole, merge(exact_one, exact_two, -std::numeric_limits<double>::infinity(), false)).z_max > 6);
 }
 
 }  // namespace
