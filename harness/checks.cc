@@ -114,7 +114,7 @@ constexpr Check kChecks[] = {
     {"determinism", CheckColumn::determinism, true, "launches agree bit by bit, an unrelated input in between (where declared)", false, none},
     {"poison", CheckColumn::poison, true, "what nobody selects, outputs and workspace hold huge, then random bytes instead of NaN: same bits", false,
      poison},
-    {"bounds", CheckColumn::guards, false, "memory before, then behind the pool is not mapped: nothing reads there", false, bounds},
+    {"bounds", CheckColumn::guards, false, "memory before, then behind every input is not mapped: nothing reads there", false, bounds},
     {"back_to_back", CheckColumn::determinism, false, "on the workspace as the call before left it, with other lists and lengths: same bits", false,
      back_to_back},
     {"gate", CheckColumn::determinism, false, "while a kernel holds the stream, nothing is written: all work is ordered on it", true, gate},

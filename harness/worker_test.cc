@@ -202,7 +202,7 @@ TEST_CASE("the last words of a kernel that dies are quoted, and its output is ke
   CHECK(worker().run(ask("healthy")).stdout_text.empty());
 }
 
-TEST_CASE("reads of slot -1 and of slot num_slots fault where asked, and only there") {
+TEST_CASE("reads of slot -1, of slot num_slots and beyond the lists fault where asked, and only there") {
   auto run = [&](const char* kernel, Guard guard, const char* line) {
     RunRequest request = ask(kernel, line);
     request.guard = guard;
@@ -221,6 +221,10 @@ TEST_CASE("reads of slot -1 and of slot num_slots fault where asked, and only th
                                               std::string(parse_line(line).kv_format == KvFormat::bf16 ? "1152" : "656") + " bytes before kv"));
   CHECK(after.status == Status::crash);
   CHECK_THAT(after.detail, ContainsSubstring("SIGSEGV in launch 1 of 1: 0 bytes past the end of kv"));
+  const RunReply past = run("read_past_indices", Guard::fault_after, line);
+  CHECK(past.status == Status::crash);
+  CHECK_THAT(past.detail, ContainsSubstring("SIGSEGV in launch 1 of 1: 252 bytes past the end of indices"));
+  CHECK(run("read_past_indices", Guard::canary, line).status == Status::pass);
   for (Guard guard : {Guard::canary, Guard::fault_before, Guard::fault_after})
     CHECK(run("read_everything_selected", guard, line).status == Status::pass);
 }

@@ -240,6 +240,10 @@ int read_slot_num_slots(const Call& c) {
   sink = c.kv()[c.p.num_pages * c.p.page_stride_bytes];
   return healthy(c);
 }
+int read_past_indices(const Call& c) {  // the rest of a last tile that the list does not have
+  sink = static_cast<char>(c.b.indices[c.p.b * c.p.indices_stride_bytes[0] / 4 + 63]);
+  return healthy(c);
+}
 int read_everything_selected(const Call& c) {  // every row that an index names: must not fault, in whatever memory
   const int64_t stride = c.p.indices_stride_bytes[1] / 4;
   for (int64_t t = 0; t < int64_t{c.p.b} * c.p.s_q; ++t)
@@ -492,6 +496,7 @@ const Behaviour kBehaviours[] = {
     {"stack_overflow", stack_overflow},
     {"read_slot_minus_1", read_slot_minus_1},
     {"read_slot_num_slots", read_slot_num_slots},
+    {"read_past_indices", read_past_indices},
     {"read_everything_selected", read_everything_selected},
     {"skip_one_element", skip_one_element},
     {"skip_lse", skip_lse},

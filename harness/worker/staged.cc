@@ -66,10 +66,10 @@ std::vector<int32_t> slots_in_use(const Inputs& in) {
 
 }  // namespace
 
-StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard pool_guard, bool whole_context)
-    : in(generated(c, variant)), pool_guard_(pool_guard), whole_context_(whole_context) {}
+StagedInputs::StagedInputs(const Case& c, const Variant& variant, Guard guard, bool whole_context)
+    : in(generated(c, variant)), guard_(guard), whole_context_(whole_context) {}
 
-int64_t StagedInputs::pool_lead_bytes() const { return pool_guard_ == Guard::canary && !is_far(in) ? (in.row_bytes + 255) / 256 * 256 : 0; }
+int64_t StagedInputs::pool_lead_bytes() const { return guard_ == Guard::canary && !is_far(in) ? (in.row_bytes + 255) / 256 * 256 : 0; }
 
 int64_t StagedInputs::bytes_needed() const {
   const TensorBytes bytes = tensor_bytes(make_problem(in, 1));
@@ -87,7 +87,7 @@ StagedInputs::Tensor StagedInputs::allocate(Device& device, size_t which) const 
     tensor.content = device.back(tensor.block, far_ranges(in));
   } else if (bytes > 0) {
     const int64_t with_lead = bytes + (which == kKv ? 2 * pool_lead_bytes() : 0);
-    tensor.block = device.allocate(kNames[which], with_lead, which == kKv ? pool_guard_ : Guard::canary);
+    tensor.block = device.allocate(kNames[which], with_lead, guard_);
     tensor.content = {{0, with_lead}};
   }
   return tensor;
@@ -167,7 +167,7 @@ bool StagedInputs::evict() const {
 bool StagedInputs::same_layout(const StagedInputs& other) const {
   const smla_problem a = make_problem(in, 1), b = make_problem(other.in, 1);
   return std::memcmp(&a, &b, sizeof a) == 0 && !is_far(in) && in.topk_length.empty() == other.in.topk_length.empty() &&
-         in.sink.empty() == other.in.sink.empty() && pool_guard_ == other.pool_guard_;
+         in.sink.empty() == other.in.sink.empty() && guard_ == other.guard_;
 }
 
 void StagedInputs::become(const StagedInputs& other) {

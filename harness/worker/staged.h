@@ -14,7 +14,7 @@ class StagedInputs {
  public:
   /// Makes the inputs; no device memory yet. Throws UsageError for a contradictory case.
   /// `whole_context`: every slot of a page in use holds its row, as a cache in use does, instead of poison where no row reads.
-  StagedInputs(const Case& c, const Variant& variant, Guard pool_guard, bool whole_context = false);
+  StagedInputs(const Case& c, const Variant& variant, Guard guard, bool whole_context = false);
 
   /// Bytes that stage() will allocate.
   int64_t bytes_needed() const;
@@ -52,7 +52,7 @@ class StagedInputs {
   /// Generates what stands in it.
   void write(Tensor& tensor, size_t which) const;
   std::vector<Tensor> tensors_;
-  Guard pool_guard_;
+  Guard guard_;
   bool whole_context_;
 };
 
