@@ -22,6 +22,14 @@ Variant with(auto Variant::*member, auto value) {
 
 Runs none(const Inputs&, const Contract&) { return {}; }
 
+/// In the base run another input comes first.
+Runs determinism(const Inputs&, const Contract&) {
+  CheckRun run;
+  run.same_bits = SameBits::if_deterministic;
+  run.first_launch = true;
+  return {run};
+}
+
 Runs poison(const Inputs&, const Contract&) {
   return {{with(&Variant::poison, Poison::huge), OutputFill::ones, SameBits::if_deterministic},
           {with(&Variant::poison, Poison::random), OutputFill::huge, SameBits::if_deterministic}};
@@ -111,7 +119,8 @@ constexpr Check kChecks[] = {
     {"guards", CheckColumn::guards, true, "canaries before and after every buffer are whole after every run", false, none},
     {"inputs", CheckColumn::guards, true, "every input holds the same bytes after every run", false, none},
     {"written", CheckColumn::outputs_written, true, "no element of out and lse still holds what it was filled with", false, none},
-    {"determinism", CheckColumn::determinism, true, "launches agree bit by bit, an unrelated input in between (where declared)", false, none},
+    {"determinism", CheckColumn::determinism, true,
+     "launches agree bit by bit, an unrelated input in between (where declared); so does a process's first", false, determinism},
     {"poison", CheckColumn::poison, true, "what nobody selects, outputs and workspace hold huge, then random bytes instead of NaN: same bits", false,
      poison},
     {"bounds", CheckColumn::guards, false, "memory before, then behind every input is not mapped: nothing reads there", false, bounds},
@@ -147,6 +156,7 @@ std::string to_string(const CheckRun& run) {
   constexpr std::string_view kCalls[] = {"plain", "back_to_back", "gate", "graph", "streams"};
   if (run.calls != Calls::plain) add(kCalls[static_cast<size_t>(run.calls)]);
   if (!run.kernel.empty()) add(run.kernel);
+  if (run.first_launch) add("the first launch of a process");
   return text;
 }
 

@@ -32,7 +32,8 @@ struct CheckRun {
   Calls calls = Calls::plain;
   int launches = 1;
   Variant other = RunRequest().other;
-  std::string kernel;  // another kernel is run on the same inputs, and both must agree; "" = this kernel
+  std::string kernel;         // another kernel is run on the same inputs, and both must agree; "" = this kernel
+  bool first_launch = false;  // the kernel's first in its process. That costs a process, so it is asked once a run
 };
 
 /// The boolean column of accuracy.csv that a check feeds.
@@ -44,7 +45,7 @@ struct Check {
   bool quick;  // runs by default; the others with --checks all or by name
   std::string_view what;
   bool needs_streams;  // asked of kernels on a GPU only; to others it does not apply
-  /// The runs for this case; none = the check does not apply, or its facts come with every run (guards, inputs, written, determinism).
+  /// The runs for this case; none = the check does not apply, or its facts come with every run (guards, inputs, written).
   std::vector<CheckRun> (*runs)(const Inputs& in, const Contract& contract);
 };
 std::span<const Check> checks();

@@ -40,6 +40,8 @@ struct Take {
   std::unique_ptr<RowComparer> comparer, stale;  // stale: the base run's rows against the changed question (sensitivity)
 
   bool base() const { return check == kBase; }
+  /// For the first chunk of tokens alone.
+  bool once() const { return !rows_needed || run.first_launch; }
   /// Its rows are held against the base run's.
   bool looks_at_base() const { return rows_needed && (bits_promised || !run.variant.perturb.empty()); }
   std::string name() const { return base() ? "" : fmt::format("{} ({}): ", checks()[check].name, to_string(run)); }
@@ -69,6 +71,7 @@ struct Subject {
   }
   void fault(size_t check, bool out_ok, bool lse_ok, const std::string& detail) {
     CheckOutcome& outcome = outcomes[check];
+    outcome.ran = true;
     outcome.out_ok &= out_ok;
     outcome.lse_ok &= lse_ok;
     if (outcome.detail.empty()) outcome.detail = detail;
@@ -141,12 +144,12 @@ class CaseJudge {
       chunk_ = std::span(tokens_).subspan(from, std::min(plan.chunk, tokens_.size() - from));
       const Subject* before = nullptr;
       for (const auto& [subject, take] : order)
-        if (subject->running() && (from == 0 || take->rows_needed)) {
+        if (subject->running() && (from == 0 || !take->once())) {
           if (plan.one_after_another && subject != std::exchange(before, subject)) judge_chunk();
           const bool answered = launch(*subject, *take, chunk_, from == 0);
           if (interrupted() && !answered) return;  // the worker was killed: that says nothing of the kernel
           if (!subject->running()) subject->to_come = 0;
-          else if (from + plan.chunk >= tokens_.size() || !take->rows_needed) --subject->to_come;
+          else if (from + plan.chunk >= tokens_.size() || take->once()) --subject->to_come;
           if (!plan.waits) judge_chunk(plan.keeps_base);
           if (interrupted()) return;
         }
@@ -201,6 +204,7 @@ class CaseJudge {
       subject.outcomes[check].check = check;
       if (checks()[check].needs_streams && candidate.info.device == "cpu") continue;
       for (CheckRun& run : checks()[check].runs(*base_, subject.contract)) {
+        if (run.first_launch && !looks_at_first_launch(candidate)) continue;
         Take take;
         take.check = check;
         take.candidate = run.kernel.empty() ? &candidate : twin(run.kernel == kDenseOfDevice ? dense_kernel(candidate.info.device) : run.kernel);
@@ -221,6 +225,11 @@ class CaseJudge {
 
   void note(const RunReply& reply) const {
     if (options_.timeline) options_.timeline->add(reply.spans);
+  }
+
+  /// Once a run; not where the base run is one itself, for want of another input before it.
+  bool looks_at_first_launch(const Candidate& candidate) const {
+    return options_.determinism > 1 && options_.first_launches && !options_.first_launches->contains(candidate.info.name);
   }
 
   const Candidate* twin(const std::string& kernel) const {
@@ -267,6 +276,13 @@ class CaseJudge {
       if (request.alternate) request.other.num_splits = planned_.c().num_splits == 1 ? 2 : 1;
     }
     if (take.rows_needed) request.tokens = sent(take, tokens);
+    if (take.run.first_launch) {
+      if (!options_.first_launches->insert(request.kernel)) {  // in a case that runs beside this one
+        take.rows_needed = false;
+        return false;
+      }
+      take.candidate->worker->renew_for(request.kernel);
+    }
     RunReply reply = take.candidate->worker->run(request);
     note(reply);
     const bool is_twin = take.candidate != subject.candidate;
@@ -277,7 +293,8 @@ class CaseJudge {
     if (reply.status != Status::pass) return subject.end(reply.status, take.name() + reply.detail), false;
     if (is_twin) take.contract = reply.contract;
     if (first && !is_twin) facts(subject, take, reply);
-    if (!take.base()) subject.outcomes[take.check].ran = true;
+    // A first launch is told where it is wrong: which of a run's cases had it is no part of the report.
+    if (!take.base() && !take.run.first_launch) subject.outcomes[take.check].ran = true;
     if (!reply.misuse.empty()) {  // what came of it says nothing more
       subject.fault(take.check, false, false, reply.misuse);
       take.rows_needed = false;

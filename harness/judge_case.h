@@ -3,7 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,24 @@
 
 namespace smla {
 
+/// Kernels whose first launch in a process was looked at in this run. For several threads.
+class FirstLaunches {
+ public:
+  bool contains(const std::string& kernel) const {
+    const std::lock_guard lock(mutex_);
+    return kernels_.contains(kernel);
+  }
+  /// False: it was there.
+  bool insert(const std::string& kernel) {
+    const std::lock_guard lock(mutex_);
+    return kernels_.insert(kernel).second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::string> kernels_;
+};
+
 struct JudgeOptions {
   std::vector<size_t> checks;  // indices into checks()
   int64_t oracle_rows = 0;     // 0 = all
@@ -23,8 +43,9 @@ struct JudgeOptions {
   int threads = 0;
   bool causes = true;  // are looked for, where rows are wrong
   Rerun rerun;
-  Timeline* timeline = nullptr;  // where the time goes is noted there
-  std::vector<Candidate> twins;  // kernels that checks may run beside the one that is judged
+  std::shared_ptr<FirstLaunches> first_launches;  // null: nobody looks at them
+  Timeline* timeline = nullptr;                   // where the time goes is noted there
+  std::vector<Candidate> twins;                   // kernels that checks may run beside the one that is judged
   /// The self-test's: what sees the rows of a kernel (its place in the list), base run or check. Null: nothing does.
   std::function<RowHook(size_t kernel, bool base)> row_hook;
 };

@@ -194,6 +194,24 @@ TEST_CASE("a case without any key says that it asked next to nothing") {
   CHECK_THAT(check("8").text, !ContainsSubstring("no row of this case has a key"));
 }
 
+TEST_CASE("a kernel that is wrong at the first launch of its process alone is noticed whatever the checks, once a run") {
+  const std::string line = " --case 'decode b=1 s_q=1 h_q=2 s_kv=90 topk=20 pattern=all_invalid";
+  struct {
+    std::string kernel, checks, said;
+  } const asked[] = {{"wrong_first", "none", "rows wrong"},
+                     {"wrong_first", "quick", "determinism: the first launch of a process: out differs, where the same bits are declared"},
+                     {"wrong_first", "all", "determinism: the first launch of a process: out differs, where the same bits are declared"},
+                     {"wrong_first_undeclared", "quick", "determinism: the first launch of a process: 1 of 2 rows wrong"}};
+  for (const auto& [kernel, checks, said] : asked) {
+    Folder out;
+    const Ran ran = run("check --plugin harness/testing/libsmla_hostile.so --kernel " + kernel + " --checks " + checks + line + "'" + line +
+                        " seed=2' --progress none --out " + out.path);
+    INFO(ran.text);
+    CHECK(ran.status == 1);
+    CHECK_THAT(ran.text, ContainsSubstring("passed 1 / planned 2, 1 fail") && ContainsSubstring(said));
+  }
+}
+
 TEST_CASE("a needle case of few rows asks for the last key, and says how many entries it asks") {
   Folder out;
   const std::string line = " --case 'decode b=4 s_q=1 h_q=1 s_kv=19 topk=19 values=needle'";

@@ -56,6 +56,7 @@ JudgeOptions judge_options(const Job& job, const std::vector<size_t>& wanted_che
   judge.case_timeout_s = options.case_timeout_s;
   judge.threads = options.threads;
   judge.rerun = rerun_of(options);
+  judge.first_launches = std::make_shared<FirstLaunches>();
   judge.twins = job.session.all();
   return judge;
 }

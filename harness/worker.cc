@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "harness/interrupt.h"
@@ -159,7 +160,9 @@ struct Worker::Impl {
   std::vector<KernelInfo> kernels;
   int starts = 0;
   uint64_t number = 0;
-  std::string served;  // the kernel that the running process was asked for last
+  std::string served;         // the kernel that the running process was asked for last
+  std::set<std::string> ran;  // kernels that it was asked to run
+  int64_t renewed_peak_bytes = 0;
 
   // Emptied first: rows of an earlier answer must not be there to be taken for this one's. A living worker keeps its black box: it writes there at
   // any time, and a page that is gone for a moment is a SIGBUS.
@@ -261,6 +264,7 @@ struct Worker::Impl {
     }
     ++starts;
     served.clear();
+    ran.clear();
     std::string line;
     if (Process::Event event = process->receive(&line, kMaxLineBytes, in_seconds(options.load_s)); event != Process::Event::line)
       return bury(event, no_answer(options.load_s));
@@ -313,6 +317,9 @@ struct Worker::Impl {
     if (interrupted()) return Death{Status::crash, "the run was interrupted"};
     if (auto death = ensure_started()) return *death;
     served = kernel_of(request);
+    if (std::holds_alternative<RunRequest>(request)) ran.insert(served);
+    if (const auto* timed = std::get_if<TimeRequest>(&request))
+      for (const Lane& lane : timed->lanes) ran.insert(lane.kernel);
     resize_shared(rows_bytes);
     clear_kernel_time();
     process->clear_text();
@@ -413,7 +420,14 @@ RunReply Worker::run(const RunRequest& request) {
 
 TimeReply Worker::time(const TimeRequest& request) { return Impl::answer_of(impl_->ask<TimeReply>(request, 0, request.deadline_s)); }
 
-int64_t Worker::peak_bytes() const { return impl_->process ? smla::peak_bytes(impl_->process->pid()) : 0; }
+void Worker::renew_for(const std::string& kernel) {
+  if (!alive() || !impl_->ran.contains(kernel)) return;
+  impl_->renewed_peak_bytes = peak_bytes();
+  impl_->process->kill();
+  impl_->process.reset();
+}
+
+int64_t Worker::peak_bytes() const { return std::max(impl_->renewed_peak_bytes, impl_->process ? smla::peak_bytes(impl_->process->pid()) : 0); }
 bool Worker::alive() const { return impl_->process && !impl_->process->ended(); }
 int Worker::restarts() const { return std::max(0, impl_->starts - 1); }
 

@@ -134,9 +134,12 @@ class Worker {
   RunReply supports(const Case& c, const std::string& kernel, int arch_cc = 0);
   RunReply run(const RunRequest& request);
   TimeReply time(const TimeRequest& request);
+  /// Ends a process that was asked to run this kernel: the next one to do so has not.
+  void renew_for(const std::string& kernel);
   bool alive() const;
-  int64_t peak_bytes() const;  // the most memory that the running worker had at a time (of what it shares, its share included); 0 = none runs
-  int restarts() const;        // how often it was replaced
+  /// The most memory that the running worker, or one that was renewed, had at a time (of what it shares, its share included); 0 = none runs.
+  int64_t peak_bytes() const;
+  int restarts() const;  // how often it was replaced
 
  private:
   struct Impl;

@@ -486,6 +486,21 @@ TEST_CASE("a worker is started on first use, replaced when dead, and serves many
   CHECK(!w.alive());  // it grew too much to be kept
 }
 
+TEST_CASE("a worker is renewed for a kernel that it ran, and for no other") {
+  Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
+  CHECK(w.run(ask("healthy")).status == Status::pass);
+  CHECK(w.supports(parse_line(kLine), "slow").status == Status::pass);
+  w.renew_for("slow");
+  CHECK(w.alive());
+  w.renew_for("healthy");
+  CHECK(!w.alive());
+  CHECK(w.peak_bytes() > 0);
+  CHECK(w.run(ask("slow")).status == Status::pass);
+  w.renew_for("healthy");
+  CHECK(w.alive());
+  CHECK(w.restarts() == 1);
+}
+
 TEST_CASE("a worker killed from outside is noticed at once, idle or busy") {
   Worker w({.plugin = SMLA_HOSTILE, .program = SMLA_TEST_WORKER});
   w.list();

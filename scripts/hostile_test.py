@@ -63,6 +63,8 @@ EXPECTED = {
     "nondeterministic": ("fail", "rows wrong"),  # it declares no determinism
     "slips_when_timed": ("fail", "rows wrong"),
     "every_other": ("fail", "written: .* was not written"),
+    "wrong_first": ("fail", "rows wrong"),
+    "wrong_first_undeclared": ("fail", "rows wrong"),
     "copies_workspace": ("fail", "rows wrong"),
     "slow": ("fail", "rows wrong"),
     "stop_worker": ("timeout", "no answer within 1 s"),

@@ -245,6 +245,7 @@ void Selftest::ask_healthy(const PlannedCase& planned, const std::vector<std::st
   std::vector<Candidate> candidates;
   for (const std::string& name : names) candidates.push_back(candidate(name, worker));
   JudgeOptions options = judge_options(list);
+  options.first_launches = healthy_first_;
   std::vector<PublishedRules> rules(names.size());
   Magnitudes magnitudes;
   if (watch_rules_) options.row_hook = [&](size_t kernel, bool base) { return base ? watching(rules[kernel], magnitudes) : nullptr; };

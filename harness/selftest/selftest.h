@@ -131,8 +131,9 @@ class Selftest {
   std::vector<PlannedCase> plan_;
   bool watch_rules_ = false;                              // in hunts that do not stop: it costs as much as judging
   std::vector<std::unique_ptr<Worker>> healthy_workers_;  // one a job, and one for the GPU; kept: healthy kernels spoil nothing
-  std::mutex gpu_mutex_;                                  // kernels of several processes would share the GPU by turns of milliseconds
-  std::mutex mutex_;                                      // of all that follows, while questions are out
+  std::shared_ptr<FirstLaunches> healthy_first_ = std::make_shared<FirstLaunches>();
+  std::mutex gpu_mutex_;  // kernels of several processes would share the GPU by turns of milliseconds
+  std::mutex mutex_;      // of all that follows, while questions are out
   std::vector<Planted> planted_;
   std::vector<FalseAlarm> false_alarms_;
   std::map<FormatFamily, HealthyFigures> healthy_;

@@ -291,6 +291,13 @@ int every_other(const Call& c) {  // does the work of two calls at once
   if (++calls % 2 == 0) answer_nothing_attended(c);
   return 0;
 }
+int wrong_first(const Call& c) {  // the first launch of its process, and no other
+  static bool called = false;
+  answer_nothing_attended(c);
+  if (!called) std::memset(c.out(), 0x40, 2);
+  called = true;
+  return 0;
+}
 int copies_workspace(const Call& c, char* workspace) { return answer(c, workspace[0]), 0; }
 int slow(const Call& c) {
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -504,6 +511,8 @@ const Behaviour kBehaviours[] = {
     {"nondeterministic", nondeterministic},
     {"slips_when_timed", slips_when_timed},
     {"every_other", every_other},
+    {"wrong_first", wrong_first},
+    {"wrong_first_undeclared", wrong_first},
     {"copies_workspace", nullptr, copies_workspace, 256},
     {"slow", slow},
     {"stop_worker", stop_worker},
@@ -538,7 +547,7 @@ const Behaviour kBehaviours[] = {
 };
 
 int contract(const smla_kernel* self, const smla_problem*, smla_contract* out) {
-  out->deterministic = std::strcmp(self->name, "slips_when_timed") == 0;
+  for (const char* name : {"slips_when_timed", "wrong_first"}) out->deterministic |= std::strcmp(self->name, name) == 0;
   return 0;
 }
 int supports(const smla_kernel* self, const smla_problem*, char* reason, uint64_t reason_bytes) {
