@@ -168,11 +168,14 @@ struct Table {
   }
 };
 
+/// NaN where there is none.
+double largest_score(const Row& row) { return row.keys().n > 0 ? row.right.x.head(row.keys().n).maxCoeff() : kNone; }
+
 /// One entry left out or counted twice: got (Z + a e) = S + a e v with a = -1 or 1, so it is the entry with the least |S - got Z + a e (v - got)|.
 Fit one_entry(const Row& row, bool of_lse) {
   const int64_t n = row.keys().n;
   if (n < 2) return {};
-  const double top = row.right.x.head(n).maxCoeff();
+  const double top = largest_score(row);
   const Eigen::VectorXd e = (row.right.x.head(n).array() - top).exp();
   const auto v = row.right.v.topRows(n);
   const Eigen::VectorXd left = v.transpose() * e - row.got * (e.sum() + std::exp(row.right.sink - top));
@@ -302,7 +305,7 @@ std::vector<Cause> table() {
     const double unit = row.call.contract.lse_base == LseBase::two ? std::numbers::ln2 : 1;
     const auto rounded = [unit](double x) { return unit * static_cast<double>(widen(FloatType::bf16, to_bf16(static_cast<float>(x / unit)))); };
     if (row.call.contract.lse_dtype != LseType::f32 || row.keys().n == 0) return kNone;
-    const double x = row.right.x.head(row.keys().n).maxCoeff();
+    const double x = largest_score(row);
     return row.is_lse(rounded(x) + right - x) ? kNone : rounded(right);  // of one heavy key a rounded score does the same
   });
   all.lse("it were in base e",
@@ -313,9 +316,8 @@ std::vector<Cause> table() {
            : std::isinf(top)                                  ? top
                                                               : top + std::log1p(std::exp(std::min(right, row.right.sink) - top));
   });
-  static constexpr auto kLargest = [](const Row& row) { return row.keys().n > 0 ? row.right.x.head(row.keys().n).maxCoeff() : kNone; };
-  all.lse("it were the largest score", [](const Row& row, double) { return kLargest(row); });
-  all.lse("the largest score were left out of it", [](const Row& row, double right) { return right - kLargest(row); });
+  all.lse("it were the largest score", [](const Row& row, double) { return largest_score(row); });
+  all.lse("the largest score were left out of it", [](const Row& row, double right) { return right - largest_score(row); });
   return all.causes;
 }
 

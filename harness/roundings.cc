@@ -17,6 +17,10 @@ using Eigen::VectorXd;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int64_t kTile = 64;
 
+double rounded_to(Rounding type, double x, FloatType q_dtype) {
+  return type == Rounding::exact || type == Rounding::fp32 ? x : static_cast<double>(cpu::rounded(static_cast<float>(x), type, q_dtype));
+}
+
 /// What is rounded.
 struct Roundings {
   Rounding p = Rounding::exact, product = Rounding::exact, acc = Rounding::exact, part = Rounding::exact, score = Rounding::exact;
@@ -65,9 +69,7 @@ class Model {
   }
 
  private:
-  double round(double x, Rounding type) const {
-    return type == Rounding::exact || type == Rounding::fp32 ? x : cpu::rounded(static_cast<float>(x), type, type_);
-  }
+  double round(double x, Rounding type) const { return rounded_to(type, x, type_); }
   void each(VectorXd& values, Rounding type) const {
     for (double& value : values) value = round(value, type);
   }
@@ -168,15 +170,14 @@ void round_q(const WrongRow& row, Reading& r, const std::function<double(double 
 std::vector<Hypothesis> hypotheses(const Contract& contract, const Case& c) {
   const Roundings base = declared(contract);
   const auto u = [&](Rounding type) { return unit_roundoff(type, c.q_dtype); };
-  const auto rounded = [q = c.q_dtype](double x, Rounding type) { return static_cast<double>(cpu::rounded(static_cast<float>(x), type, q)); };
-  const auto name = [](Rounding type) { return type == Rounding::bf16 ? "bf16" : type == Rounding::fp16 ? "fp16" : "e4m3"; };
+  const auto rounded = [q = c.q_dtype](double x, Rounding type) { return rounded_to(type, x, q); };
   std::vector<Hypothesis> all;
   const auto add = [&](const std::string& text, const auto& change) {
     change(all.emplace_back(Hypothesis{text + ", which is not declared", base}).roundings);
   };
   const double sm_scale = static_cast<double>(c.sm_scale);
   for (const Rounding type : {Rounding::bf16, Rounding::fp16}) {
-    const std::string to = std::string(" rounded to ") + name(type);
+    const std::string to = type == Rounding::bf16 ? " rounded to bf16" : " rounded to fp16";
     if (u(type) > u(contract.p)) add("P were" + to, [&](Roundings& r) { r.p = type, r.p_scale = 1; });
     if (u(type) > u(contract.part)) add("partials of splits were" + to, [&](Roundings& r) { r.part = type; });
     add("the running output were" + to + " after each tile", [&](Roundings& r) { r.acc = type; });

@@ -12,7 +12,7 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=${2?--seconds needs a number}; shift 2 ;;
     --merge) merge=yes; shift ;;
     --list) list=yes; shift ;;
-    -h|--help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;;
     -*) echo "fuzz: unknown flag $1 (known: --seconds N, --merge, --list, --help)" >&2; exit 3 ;;
     *) break ;;
   esac

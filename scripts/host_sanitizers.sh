@@ -11,7 +11,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     asan|tsan) presets+=("$1"); shift ;;
     --) shift; break ;;
-    -h|--help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;;
     *) echo "host_sanitizers: unknown $1 (known: asan, tsan, --help)" >&2; exit 3 ;;
   esac
 done

@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --no-install) install=no; shift ;;
     --build) build=${2?--build needs a folder}; shift 2 ;;
-    -h|--help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;;
     -*) die "unknown flag $1 (known: --no-install, --build DIR, --help)" ;;
     *) break ;;
   esac

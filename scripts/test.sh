@@ -8,7 +8,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 setup=()
 case "${1-}" in
   --no-install) setup+=("$1"); shift ;;
-  -h|--help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+  -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;;
 esac
 preset=host
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then preset=ci; fi

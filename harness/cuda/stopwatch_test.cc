@@ -171,33 +171,30 @@ TEST_CASE("a cold sample finds none of its rows in L2: it lasts as long as one o
   const Block lists = device().allocate("slots", 4 * std::ssize(slots), Guard::canary);
   device().upload(lists.data, slots.data(), lists.bytes);
   const int64_t clearing_bytes = 2 * device().last_level_cache_bytes();
-  const auto gather_us = [&](int way, bool same_before) {
-    const auto rows = [&](int64_t list) {
-      return PoolRows{pool.data, reinterpret_cast<const int32_t*>(lists.data) + list * kRows, kRows, 64 * kRow_bytes, 64, kRow_bytes};
-    };
+  // `timed` of each run's own rows; `before`, and behind it what clears L2, of the same ones or of those that no run has.
+  const auto run_us = [&](bool same_before, const auto& before, const auto& timed) {
     int64_t run = 0;
     return median_us(kRuns, [&] {
-      device().gather(rows(same_before ? run : kRuns), way, 1);
+      before(same_before ? run : kRuns);
       device().flush_cache(clearing_bytes);
-      return device().timed_us([&] { device().gather(rows(run++), way, 1); });
+      return device().timed_us([&] { timed(run++); });
     });
   };
   double never_us = 1e9;
   for (int way = 0; way < device().gather_ways(); ++way) {
-    const double never = gather_us(way, false), before = gather_us(way, true);
+    const auto gather = [&](int64_t list) {
+      const auto* own = reinterpret_cast<const int32_t*>(lists.data) + list * kRows;
+      device().gather({pool.data, own, kRows, 64 * kRow_bytes, 64, kRow_bytes}, way, 1);
+    };
+    const double never = run_us(false, gather, gather), before = run_us(true, gather, gather);
     std::printf("gather way %d of 18.9 MB: rows never read %.2f us, read just before %.2f\n", way, never, before);
     CHECK(before >= 0.97 * never);
     never_us = std::min(never_us, never);
   }
-  const auto read_us = [&](bool same_before) {
-    int64_t run = 0;
-    return median_us(kRuns, [&] {
-      enqueue_read(device().stream(), pool.data + (same_before ? run : kRuns) * kRows * kRow_bytes, kRows * kRow_bytes, true);
-      device().flush_cache(clearing_bytes);
-      return device().timed_us([&] { enqueue_read(device().stream(), pool.data + run++ * kRows * kRow_bytes, kRows * kRow_bytes); });
-    });
-  };
-  const double never_read_us = read_us(false), to_stay_us = read_us(true);
+  constexpr int64_t kBytes = kRows * kRow_bytes;
+  const auto read = [&](int64_t part) { enqueue_read(device().stream(), pool.data + part * kBytes, kBytes); };
+  const auto read_to_stay = [&](int64_t part) { enqueue_read(device().stream(), pool.data + part * kBytes, kBytes, true); };
+  const double never_read_us = run_us(false, read_to_stay, read), to_stay_us = run_us(true, read_to_stay, read);
   std::printf("18.9 MB in order: never read %.2f us, read to stay just before %.2f\n", never_read_us, to_stay_us);
   CHECK(to_stay_us >= 0.97 * never_read_us);
 

@@ -51,8 +51,8 @@ int verb_gate(int argc, char** argv) {
   if (run.rows.empty()) throw NothingMatched(fmt::format("gate: {} has no rows", run.origin));
   std::optional<TimedSet> baseline_times, run_times;
   if (!flags.accuracy_only) {
-    if (std::filesystem::exists(fmt::format("{}/{}", baseline_folders[0], throughput_csv))) {
-      const auto is_timed = [&](const std::string& folder) { return std::filesystem::exists(fmt::format("{}/{}", folder, throughput_csv)); };
+    const auto is_timed = [&](const std::string& folder) { return std::filesystem::exists(fmt::format("{}/{}", folder, throughput_csv)); };
+    if (is_timed(baseline_folders[0])) {
       baseline_times = read_timed(baseline_folders);
       if (std::any_of(run_folders.begin(), run_folders.end(), is_timed)) {
         run_times = read_timed(run_folders);

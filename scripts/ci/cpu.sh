@@ -10,7 +10,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --build) build=${2?--build needs a folder}; shift 2 ;;
     --out) out=${2?--out needs a folder}; shift 2 ;;
-    -h|--help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;;
     *) break ;;
   esac
 done

@@ -15,7 +15,7 @@ while [ $# -gt 0 ]; do
     --out) out=${2?--out needs a folder}; shift 2 ;;
     --baseline) baseline=${2?--baseline needs a folder}; shift 2 ;;
     --gpu) gpu=(--gpu "${2?--gpu needs ordinals or all}"); shift 2 ;;
-    -h|--help) sed -n '3,8s/^# //p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,/^[^#]/s/^# //p' "$0"; exit 0 ;;
     *) break ;;
   esac
 done
